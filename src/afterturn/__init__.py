@@ -1,0 +1,1 @@
+"""afterturn: the durable backbone behind an AI agent that talks to customers."""

@@ -1,0 +1,110 @@
+"""Every error that afterturn raises on purpose.
+
+::
+
+    AfterturnError
+    ├── InvalidInput          the caller gave something that cannot be taken; nothing was written
+    │   ├── InvalidRecord     a field of a turn, a message or a conversation
+    │   ├── InvalidEvent      a stream record that is not a turn-settled event
+    │   ├── InvalidQuery      an inbox query that asks for what does not exist
+    │   └── InvalidCursor     a cursor that was altered, or belongs to another query
+    ├── NotFound              no conversation, reaction or dead letter of that id
+    ├── ConfigError           a setting, an app module or a consumer declaration is wrong
+    │   └── MissingExtra      an optional part is not installed
+    ├── StoreError            the store did not do what was asked; the unit of work was rolled back
+    │   ├── StoreBusy         somebody else held the file for longer than the busy timeout
+    │   ├── StoreFull         no space left
+    │   ├── StoreReadOnly     the file or its folder cannot be written
+    │   ├── StoreDamaged      not a SQLite file, truncated or corrupt
+    │   ├── StoreForeign      a sound SQLite file that is not afterturn's
+    │   └── StoreTooNew       written by a newer afterturn
+    ├── StreamUnavailable     the stream did not accept or hand out records
+    ├── EngineUnavailable     the reaction engine as a whole does not answer
+    └── LeaseLost             a reaction was taken over by another worker while it ran
+"""
+
+from __future__ import annotations
+
+
+class AfterturnError(Exception):
+    """Base of all errors below."""
+
+
+class InvalidInput(AfterturnError, ValueError):
+    """The caller gave something that cannot be taken; nothing was written."""
+
+
+class InvalidRecord(InvalidInput):
+    """A field of a record is not acceptable.
+
+    ``field`` is a path such as ``messages[2].at``; ``problem`` says what is wrong and what would be right.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field = field
+        self.problem = problem
+
+
+class InvalidEvent(InvalidInput):
+    """A stream record that is not a turn-settled event; the reason holds no content of the record."""
+
+
+class InvalidQuery(InvalidInput):
+    """An inbox query that asks for what does not exist."""
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor that was altered, cut, or belongs to another query."""
+
+
+class NotFound(AfterturnError, LookupError):
+    """Nothing of that id."""
+
+
+class ConfigError(AfterturnError):
+    """A setting, an app module or a consumer declaration is wrong."""
+
+
+class MissingExtra(ConfigError):
+    """An optional part is not installed; the message says what to install."""
+
+
+class StoreError(AfterturnError):
+    """The store did not do what was asked; the unit of work was rolled back."""
+
+
+class StoreBusy(StoreError):
+    """Somebody else held the file for longer than the busy timeout; trying again is safe."""
+
+
+class StoreFull(StoreError):
+    """No space left for the file."""
+
+
+class StoreReadOnly(StoreError):
+    """The file or its folder cannot be written."""
+
+
+class StoreDamaged(StoreError):
+    """Not a SQLite file, truncated, or corrupt."""
+
+
+class StoreForeign(StoreError):
+    """A sound SQLite file that was not made by afterturn."""
+
+
+class StoreTooNew(StoreError):
+    """The file was written by a newer afterturn than this one."""
+
+
+class StreamUnavailable(AfterturnError):
+    """The stream did not accept or hand out records."""
+
+
+class EngineUnavailable(AfterturnError):
+    """The reaction engine as a whole does not answer; nothing may be acknowledged."""
+
+
+class LeaseLost(AfterturnError):
+    """A reaction was taken over by another worker while it ran; its result was not written."""

@@ -1,0 +1,319 @@
+"""The records that everything else speaks of. All are frozen; all check themselves when they are made.
+
+Python code uses snake_case names; JSON, in and out, uses camelCase. Times are aware UTC datetimes.
+Texts are cleaned in one way only: control characters other than tab, newline and carriage return become U+FFFD
+(stores and queues disagree on them). What cannot be encoded at all is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from afterturn.clock import parse_time, to_text, to_utc
+from afterturn.errors import InvalidRecord
+
+MAX_ID_CHARS = 200
+MAX_TEXT_BYTES = 300_000
+"""One message has to fit a DynamoDB item (400 KB) with its attributes."""
+MAX_TURN_MESSAGES = 90
+MAX_TURN_BYTES = 3_500_000
+"""One turn has to fit a DynamoDB transaction (100 items, 4 MB)."""
+
+UNASSIGNED = "UNASSIGNED"
+"""The property of a conversation that belongs to none yet, as events and property views name it."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """The text as it will be stored; raises ValueError where it cannot be encoded."""
+    if text.isascii():
+        return _CONTROLS.sub("\ufffd", text)
+    if found := _SURROGATE.search(text):
+        raise ValueError(f"has a lone surrogate at character {found.start()}, which no encoding can hold")
+    return _CONTROLS.sub("\ufffd", text)
+
+
+def check_id(value: str) -> str:
+    """An id as given: 1 to 200 characters, any of them but control characters and lone surrogates."""
+    if not value.strip():
+        raise ValueError("is empty")
+    if len(value) > MAX_ID_CHARS:
+        raise ValueError(f"has {len(value)} characters; at most {MAX_ID_CHARS} are allowed")
+    if _CONTROLS.search(value) or _SURROGATE.search(value):
+        raise ValueError("has a control character or a lone surrogate")
+    return value
+
+
+def _check_size(text: str) -> str:
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > MAX_TEXT_BYTES:
+        raise ValueError(f"has {size} bytes in UTF-8; at most {MAX_TEXT_BYTES} are allowed")
+    return text
+
+
+def _read_time(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return to_utc(value)
+    if isinstance(value, str):
+        return parse_time(value)
+    raise ValueError("is not an ISO 8601 time with an offset, such as 2026-03-01T12:00:05Z")
+
+
+Id = Annotated[str, AfterValidator(check_id)]
+Text = Annotated[str, AfterValidator(clean_text), AfterValidator(_check_size)]
+Label = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,63}\z")]
+"""A short name out of a fixed vocabulary, such as a topic, a type or a consumer."""
+Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(to_text, when_used="json")]
+
+
+class Channel(StrEnum):
+    """How a conversation reaches us."""
+
+    SMS = "sms"
+    EMAIL = "email"
+    VOICE = "voice"
+    TELEGRAM = "telegram"
+    WEB = "web"
+
+
+class Direction(StrEnum):
+    INBOUND = "inbound"
+    OUTBOUND = "outbound"
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    CUSTOMER = "customer"
+    AGENT = "agent"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+class Status(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Origin(StrEnum):
+    TEXT = "text"
+    VOICE = "voice"
+
+
+class FlushMode(StrEnum):
+    """``immediate`` asks reactions to skip their quiet period (a voice call ended)."""
+
+    DEBOUNCED = "debounced"
+    IMMEDIATE = "immediate"
+
+
+class Emitter(StrEnum):
+    """The runtime that settled a turn."""
+
+    WEB = "web"
+    INBOUND_LAMBDA = "inbound-lambda"
+    WORKER = "worker"
+    CLI = "cli"
+
+
+class Urgency(StrEnum):
+    """How soon somebody has to come; sorts from most to least urgent by :attr:`rank`."""
+
+    EMERGENCY = "emergency"
+    URGENT = "urgent"
+    ROUTINE = "routine"
+
+    @property
+    def rank(self) -> int:
+        return list(Urgency).index(self)
+
+
+class Record(BaseModel):
+    """Base of every record: frozen, no unknown fields, camelCase in JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, ser_json_inf_nan="null"
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values under camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Attachment(Record):
+    """Where a file that came with a message is, not the file."""
+
+    url: Annotated[Text, Field(max_length=4000)]
+    media_type: Annotated[Text, Field(max_length=200)] = "application/octet-stream"
+    name: Annotated[Text, Field(max_length=400)] = ""
+
+
+class Message(Record):
+    """One utterance. Its ``id`` is unique in its conversation; so is ``provider_id`` where there is one."""
+
+    id: Id
+    direction: Direction
+    role: Role
+    text: Text
+    at: Time
+    provider_id: Id | None = None
+    attachments: Annotated[tuple[Attachment, ...], Field(max_length=50)] = ()
+
+
+class ConversationMeta(Record):
+    """What the writer knows of a conversation: the attributes that the writer owns."""
+
+    id: Id
+    channel: Channel
+    property_id: Id | None = None
+    type: Label = "general"
+    participants: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    status: Status = Status.OPEN
+    synthetic: bool = False
+    gauntlet: bool = False
+    created_at: Time | None = None
+
+    @model_validator(mode="after")
+    def _property_is_not_the_reserved_one(self) -> Self:
+        if self.property_id == UNASSIGNED:
+            raise ValueError(f"propertyId {UNASSIGNED!r} is reserved; leave it out for an unassigned conversation")
+        return self
+
+
+class StoredStamp(Record):
+    """What a consumer's last good run left on a conversation, and its failure if the last run failed.
+
+    ``through``: the newest turn that the consumer has seen (none: it was asked to run and has not yet).
+    ``failed_through``: the newest turn that it has given up on; ``error``: the kind of error, without content.
+    """
+
+    through: Time | None = None
+    at: Time | None = None
+    data: Mapping[str, JsonValue] = Field(default_factory=dict)
+    failed_through: Time | None = None
+    error: str | None = None
+
+
+class Conversation(ConversationMeta):
+    """A conversation as it is stored.
+
+    ``settled_at`` is the newest settled turn (the ledger's number, whole milliseconds), ``recorded_at`` when the
+    store took it (later than ``settled_at`` for imported history), ``reactions`` each consumer's stamp.
+    """
+
+    created_at: Time
+    last_message_at: Time | None = None
+    settled_at: Time | None = None
+    recorded_at: Time | None = None
+    message_count: int = 0
+    reactions: Mapping[str, StoredStamp] = Field(default_factory=dict)
+
+    @property
+    def recency(self) -> datetime:
+        """What the inbox sorts by."""
+        return self.last_message_at or self.created_at
+
+
+class Turn(Record):
+    """What came in and the agent's answer, to be settled in one piece.
+
+    ``messages`` may be empty where they were saved before (a voice call that ended). ``at`` is left out for live
+    turns; an import gives the original time. A turn with a ``key`` is settled once, however often it is sent.
+    """
+
+    conversation: ConversationMeta
+    messages: Annotated[tuple[Message, ...], Field(max_length=MAX_TURN_MESSAGES)] = ()
+    flush_mode: FlushMode = FlushMode.DEBOUNCED
+    at: Time | None = None
+    key: Id | None = None
+
+    @model_validator(mode="after")
+    def _fits_one_transaction(self) -> Self:
+        size = sum(len(message.text) * (1 if message.text.isascii() else 4) for message in self.messages)
+        if size > MAX_TURN_BYTES:
+            raise ValueError(
+                f"the messages have {size} bytes; a turn holds at most {MAX_TURN_BYTES}: "
+                "save earlier ones with save_messages first"
+            )
+        return self
+
+    @property
+    def origin(self) -> Origin:
+        return Origin.VOICE if self.conversation.channel is Channel.VOICE else Origin.TEXT
+
+
+class SettledTurn(Record):
+    """The mark that a settled turn leaves: ids, enums and times only.
+
+    ``occurred_at`` is monotonic and unique in its conversation; ``last_seq`` the arrival number of its newest
+    message.
+    """
+
+    conversation_id: Id
+    property_id: Id | None
+    occurred_at: Time
+    recorded_at: Time
+    last_seq: int
+    origin: Origin
+    channel: Channel
+    emitter: Emitter
+    flush_mode: FlushMode
+
+
+class WorkOrder(Record):
+    """A repair to be done. Its id is derived from its cause, so that the same cause never opens two."""
+
+    id: Id
+    conversation_id: Id
+    property_id: Id | None = None
+    category: Label
+    urgency: Urgency
+    message_id: Id
+    opened_at: Time
+    status: Status = Status.OPEN
+
+
+class Stamp(Record):
+    """What a consumer returns: data for its stamp, and work orders that are written with it in one transaction."""
+
+    data: Mapping[str, JsonValue] = Field(default_factory=dict)
+    work_orders: tuple[WorkOrder, ...] = ()
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def parse(kind: type[R], value: object, *, where: str = "") -> R:
+    """A record from plain values (as ``json.loads`` gives them); raises InvalidRecord that names the field."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise invalid(error, where) from None
+
+
+def invalid(error: ValidationError, where: str = "") -> InvalidRecord:
+    """The first problem that pydantic found, with its path and without the content that caused it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = where
+    for step in first["loc"]:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return InvalidRecord(path, first["msg"].removeprefix("Value error, "))

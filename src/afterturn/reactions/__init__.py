@@ -1,0 +1,1 @@
+"""What happens after a turn: who reacts (registry), when (debounce), how (run), on which engine (port)."""
