@@ -275,7 +275,7 @@ class SettledTurn(Record):
     last_seq: int
     origin: Origin
     channel: Channel
-    emitter: Emitter
+    emitter: Label
     flush_mode: FlushMode
 
 

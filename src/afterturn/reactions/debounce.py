@@ -30,9 +30,7 @@ class Debounce:
         """What waits after one more turn. A clock that stepped back moves nothing back."""
         if pending is None:
             return Pending(first_at=now, last_at=now, immediate=immediate)
-        return replace(
-            pending, last_at=max(pending.last_at, now), immediate=pending.immediate or immediate
-        )
+        return replace(pending, last_at=max(pending.last_at, now), immediate=pending.immediate or immediate)
 
     def due_at(self, pending: Pending) -> datetime:
         """When to run: never after ``first_at + max_wait``; at once where a turn asked for that."""

@@ -1,0 +1,267 @@
+"""Threads that own connections: one that writes in groups, a few that read.
+
+A unit of work is a function of a connection. Units that wait for the writer share one durable commit, each inside a
+savepoint of its own, so that a bad one fails alone. Units that wait for a reader share one trip to its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from afterturn.errors import StoreDamaged, StoreError
+from afterturn.sqlite import schema
+from afterturn.sqlite.faults import translate, translated
+
+T = TypeVar("T")
+Unit = Callable[[sqlite3.Connection], T]
+
+MAX_GROUP = 512
+"""Units in one commit: bounds how long the write lock is held and what one failed commit repeats."""
+
+
+class _Job:
+    __slots__ = ("error", "future", "loop", "result", "unit")
+
+    def __init__(self, unit: Unit[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.unit = unit
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """An open file. Make it with :meth:`open`; close it, or use it as a context manager."""
+
+    def __init__(self, path: str, writer: sqlite3.Connection, readers: Sequence[sqlite3.Connection]) -> None:
+        self.path = path
+        self._writes: SimpleQueue[_Job | None] = SimpleQueue()
+        self._reads: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._threads = [threading.Thread(target=self._write_loop, args=(writer,), name="afterturn-writer")]
+        self._threads += [
+            threading.Thread(target=self._read_loop, args=(reader,), name=f"afterturn-reader-{number}")
+            for number, reader in enumerate(readers)
+        ]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    @classmethod
+    def open(cls, path: str | Path, *, busy_timeout: float = 10.0, readers: int = 2) -> Database:
+        """Open or create the file; raises a StoreError that says what is wrong with it.
+
+        ``busy_timeout``: seconds to wait while another process writes.
+        """
+        name = str(path)
+        with translated(name):
+            _refuse_truncated(name)
+            writer = _connect(name, busy_timeout)
+            try:
+                schema.prepare(writer, name)
+                _write_ahead(writer, busy_timeout)
+                connections = [_connect(name, busy_timeout, read_only=True) for _ in range(readers)]
+            except BaseException:
+                writer.close()
+                raise
+        return cls(name, writer, connections)
+
+    async def write(self, unit: Unit[T]) -> T:
+        """Run a unit in a transaction; when this returns, its effects are on disk.
+
+        Raises what the unit raised (it alone is rolled back) or a StoreError (nothing of it was written). A caller
+        that is cancelled does not know whether the unit was written. A unit may run twice (the first time rolled
+        back), so it does nothing but use its connection.
+        """
+        return await self._submit(self._writes, unit)
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, on a consistent snapshot, without waiting for writers."""
+        return await self._submit(self._reads, unit)
+
+    def close(self) -> None:
+        """Finish what was submitted, then close. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writes.put(None)
+        for _ in self._threads[1:]:
+            self._reads.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _submit(self, queue: SimpleQueue[_Job | None], unit: Unit[T]) -> T:
+        if self._closed:
+            raise StoreError(f"{self.path} is closed")
+        job = _Job(unit, asyncio.get_running_loop())
+        queue.put(job)
+        result: T = await job.future
+        return result
+
+    def _write_loop(self, connection: sqlite3.Connection) -> None:
+        while group := _take(self._writes, MAX_GROUP):
+            self._commit(connection, group)
+            _resolve(group)
+        connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, group: list[_Job]) -> None:
+        """Run a group in one transaction. Where that fails as a whole, run each unit in one of its own."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            for job in group:
+                job.error = self._told(error)
+            return
+        try:
+            for job in group:
+                self._run(connection, job, savepoint=len(group) > 1)
+            connection.execute("COMMIT")
+        except (sqlite3.Error, _Aborted) as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if len(group) == 1:
+                group[0].error = self._told(error)
+                return
+            for job in group:
+                job.result = job.error = None
+                self._commit(connection, [job])
+
+    def _run(self, connection: sqlite3.Connection, job: _Job, *, savepoint: bool) -> None:
+        if savepoint:
+            connection.execute("SAVEPOINT unit")
+        try:
+            job.result = job.unit(connection)
+        except Exception as error:
+            if not savepoint or not connection.in_transaction:
+                raise _Aborted from error
+            job.error = self._told(error)
+            connection.execute("ROLLBACK TO unit")
+        if savepoint:
+            connection.execute("RELEASE unit")
+
+    def _read_loop(self, connection: sqlite3.Connection) -> None:
+        while group := _take(self._reads, 16):
+            try:
+                connection.execute("BEGIN")
+                for job in group:
+                    try:
+                        job.result = job.unit(connection)
+                    except Exception as error:
+                        job.error = self._told(error)
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                for job in group:
+                    job.error = job.error or self._told(error)
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            _resolve(group)
+        connection.close()
+
+    def _told(self, error: BaseException) -> BaseException:
+        if isinstance(error, _Aborted) and error.__cause__ is not None:
+            error = error.__cause__
+        if isinstance(error, sqlite3.Error):
+            told = translate(error, self.path)
+            told.__cause__ = error
+            return told
+        return error
+
+
+class _Aborted(Exception):
+    """A unit failed in a way that took, or takes, the whole transaction with it."""
+
+
+def _take(queue: SimpleQueue[_Job | None], at_most: int) -> list[_Job]:
+    """Wait for a job, then take what else is there; empty once the queue was closed."""
+    first = queue.get()
+    if first is None:
+        return []
+    group = [first]
+    try:
+        while len(group) < at_most:
+            job = queue.get_nowait()
+            if job is None:
+                queue.put(None)
+                break
+            group.append(job)
+    except Empty:
+        pass
+    return group
+
+
+def _resolve(group: list[_Job]) -> None:
+    """Hand the outcomes to their event loops, one wake-up a loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in group:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, jobs in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_set_all, jobs)
+
+
+def _set_all(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)
+
+
+def _connect(path: str, busy_timeout: float, *, read_only: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -32000")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switch to the write-ahead log. While another process opens the file, SQLite refuses that without waiting."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _refuse_truncated(path: str) -> None:
+    """A cut file can look sound until the missing page is asked for. Its header says how long it has to be.
+
+    Only where no write-ahead log could still hold the missing pages.
+    """
+    try:
+        size = os.path.getsize(path)
+        if size < 100 or (Path(path + "-wal").exists() and os.path.getsize(path + "-wal")):
+            return
+        with open(path, "rb") as file:
+            header = file.read(100)
+    except OSError:
+        return
+    page_size = int.from_bytes(header[16:18], "big")
+    page_size = 65536 if page_size == 1 else page_size
+    pages = int.from_bytes(header[28:32], "big")
+    if header.startswith(b"SQLite format 3\x00") and size < pages * page_size:
+        raise StoreDamaged(f"{path} is truncated: {size} bytes of {pages * page_size}; restore it from a backup")

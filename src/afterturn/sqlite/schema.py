@@ -1,0 +1,186 @@
+"""The tables, and how a file of an older version becomes one of this version.
+
+Times are text of fixed width (see ``clock.to_text``), so they sort as text and can be read with any SQLite tool.
+Composite keys are columns, so no id needs escaping.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from afterturn.errors import StoreForeign, StoreTooNew
+
+APPLICATION_ID = 0x41465452
+"""``AFTR``: marks the file as afterturn's."""
+
+_VERSION_1 = """
+CREATE TABLE conversations (
+  id TEXT PRIMARY KEY,
+  channel TEXT NOT NULL,
+  property_id TEXT,
+  type TEXT NOT NULL,
+  participants TEXT NOT NULL,
+  status TEXT NOT NULL,
+  synthetic INTEGER NOT NULL,
+  gauntlet INTEGER NOT NULL,
+  created_at TEXT NOT NULL,
+  newest_message_at TEXT,
+  last_message_at TEXT,
+  settled_at TEXT,
+  recorded_at TEXT,
+  recency TEXT NOT NULL,
+  message_count INTEGER NOT NULL DEFAULT 0,
+  settled_count INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX conversations_recency ON conversations (recency, id);
+CREATE INDEX conversations_property ON conversations (property_id, recency, id);
+
+CREATE TABLE messages (
+  conversation_id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  provider_id TEXT,
+  at TEXT NOT NULL,
+  direction TEXT NOT NULL,
+  role TEXT NOT NULL,
+  text TEXT NOT NULL,
+  attachments TEXT NOT NULL,
+  PRIMARY KEY (conversation_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX messages_id ON messages (conversation_id, id);
+CREATE UNIQUE INDEX messages_provider ON messages (conversation_id, provider_id) WHERE provider_id IS NOT NULL;
+
+CREATE TABLE turns (
+  conversation_id TEXT NOT NULL,
+  occurred_at TEXT NOT NULL,
+  recorded_at TEXT NOT NULL,
+  last_seq INTEGER NOT NULL,
+  origin TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  emitter TEXT NOT NULL,
+  flush_mode TEXT NOT NULL,
+  PRIMARY KEY (conversation_id, occurred_at)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stamps (
+  conversation_id TEXT NOT NULL,
+  consumer TEXT NOT NULL,
+  through TEXT,
+  at TEXT,
+  data TEXT NOT NULL,
+  failed_through TEXT,
+  error TEXT,
+  PRIMARY KEY (conversation_id, consumer)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX stamps_failed ON stamps (consumer, conversation_id) WHERE failed_through IS NOT NULL;
+
+CREATE TABLE claims (
+  name TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE work_orders (
+  id TEXT PRIMARY KEY,
+  conversation_id TEXT NOT NULL,
+  property_id TEXT,
+  category TEXT NOT NULL,
+  urgency TEXT NOT NULL,
+  urgency_rank INTEGER NOT NULL,
+  message_id TEXT NOT NULL,
+  opened_at TEXT NOT NULL,
+  status TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX work_orders_open ON work_orders (urgency_rank, opened_at) WHERE status = 'open';
+CREATE INDEX work_orders_conversation ON work_orders (conversation_id);
+
+CREATE TABLE consumers (
+  name TEXT PRIMARY KEY,
+  registered_at TEXT NOT NULL,
+  state TEXT NOT NULL,
+  max_wait_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE marks (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stream (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  consumer TEXT NOT NULL,
+  group_id TEXT NOT NULL,
+  event_id TEXT NOT NULL,
+  body TEXT NOT NULL,
+  published_at TEXT NOT NULL,
+  visible_at TEXT NOT NULL,
+  receives INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX stream_group ON stream (consumer, group_id, position);
+CREATE UNIQUE INDEX stream_event ON stream (event_id, consumer);
+
+CREATE TABLE dead_letters (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  consumer TEXT NOT NULL,
+  group_id TEXT NOT NULL,
+  event_id TEXT NOT NULL,
+  body TEXT NOT NULL,
+  published_at TEXT NOT NULL,
+  died_at TEXT NOT NULL,
+  receives INTEGER NOT NULL,
+  reason TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE reactions (
+  consumer TEXT NOT NULL,
+  conversation_id TEXT NOT NULL,
+  newest TEXT NOT NULL,
+  first_at TEXT,
+  last_at TEXT,
+  immediate INTEGER NOT NULL DEFAULT 0,
+  due_at TEXT NOT NULL,
+  lease TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (consumer, conversation_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reactions_due ON reactions (consumer, due_at) WHERE failed = 0;
+"""
+
+MIGRATIONS = (_VERSION_1,)
+"""Script n brings a file from version n to version n + 1; a released script is never edited."""
+
+
+def prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Make a new file ours, or bring an older one of ours to this version, in one transaction.
+
+    Raises StoreForeign for somebody else's database and StoreTooNew for one of a later afterturn.
+    """
+    if _version(connection, path) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for script in MIGRATIONS[_version(connection, path) :]:
+            for statement in script.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != APPLICATION_ID and (objects or version or application):
+        raise StoreForeign(f"{path} is a SQLite database of another program; name another file with --db")
+    if version > len(MIGRATIONS):
+        raise StoreTooNew(
+            f"{path} was written by a newer afterturn (schema {version}, this one knows {len(MIGRATIONS)}); "
+            "upgrade afterturn"
+        )
+    return int(version)

@@ -1,0 +1,1 @@
+"""Where conversations live: the port of domain verbs, and its adapters."""

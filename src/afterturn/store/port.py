@@ -1,0 +1,232 @@
+"""What afterturn asks of a store, in the words of the domain.
+
+Every method is one atomic unit: it happens whole and durably, or not at all. Methods that take ``now`` do so because
+only a clock tells the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from afterturn.model import (
+    Conversation,
+    ConversationMeta,
+    Message,
+    SettledTurn,
+    Stamp,
+    StoredStamp,
+    Turn,
+    WorkOrder,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of a settle.
+
+    ``new``: false where everything in the turn was settled before, and nothing changed. ``published``: the event
+    was put into the stream in the same transaction, because stream and store share one database.
+    """
+
+    turn: SettledTurn
+    new: bool
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of the recency index: ``since <= recency < until``, of one property or of all.
+
+    ``property_id`` None means unassigned ones where ``of_property`` is set, and is ignored where it is not.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    of_property: bool = False
+    property_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RecencyKey:
+    """The place of a row in the recency index; no two rows have the same."""
+
+    at: datetime
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows in order, newest first. ``exhausted``: nothing of the range lies beyond them."""
+
+    rows: tuple[Conversation, ...]
+    exhausted: bool
+
+
+class ConsumerState(StrEnum):
+    """``shadow``: runs without effects, its stamps unseen. ``retired``: owes nothing any more."""
+
+    LIVE = "live"
+    SHADOW = "shadow"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the ledger knows of a consumer: since when it owes, and how long its debounce may wait."""
+
+    name: str
+    registered_at: datetime
+    state: ConsumerState
+    max_wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A conversation, the messages that a consumer has not seen, and the turn that they reach up to."""
+
+    conversation: Conversation
+    messages: tuple[Message, ...]
+    through: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A reaction that was given up on."""
+
+    conversation_id: str
+    consumer: str
+    failed_through: datetime
+    error: str
+
+
+class Writer(Protocol):
+    """The half of the store that only ``settle/`` and the importers' path through it use."""
+
+    async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
+        """Create a conversation, or replace the attributes that the writer owns; stamps and times stay."""
+        ...
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
+        """Save messages in the middle of a turn; the inbox does not move. Returns how many were new."""
+        ...
+
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
+        """Messages, meta, recency and the settled mark in one transaction.
+
+        A message that is known by id or provider id changes nothing. A turn that brings messages of which all are
+        settled already, or whose key is known, is not new.
+        """
+        ...
+
+    async def last_settled(self, conversation_id: str) -> SettledTurn | None:
+        """The newest settled turn."""
+        ...
+
+
+class Stamper(Protocol):
+    """The half of the store that only ``reactions/`` uses."""
+
+    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+        """What the consumer has not seen; None where nothing was settled since, or the conversation is unknown."""
+        ...
+
+    async def stamp(
+        self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
+    ) -> bool:
+        """Write a stamp and its work orders, unless the stored one has seen as much. Returns whether it was written."""
+        ...
+
+    async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
+        """Mark that the consumer gave up on the turns up to ``through``."""
+        ...
+
+    async def request(self, conversation_id: str, consumers: Sequence[str]) -> None:
+        """Make consumers owe a conversation that they would not: an empty stamp, and no failure."""
+        ...
+
+    async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
+        """Take a claim; returns the value of whoever took it first."""
+        ...
+
+    async def claim_done(self, name: str, key: str) -> bool: ...
+
+    async def finish_claim(self, name: str, key: str) -> None: ...
+
+    async def register(self, registrations: Sequence[Registration]) -> None:
+        """Record first registrations; a known consumer keeps its time and its state."""
+        ...
+
+    async def set_state(self, consumer: str, state: ConsumerState) -> None:
+        """Promote or retire; raises NotFound."""
+        ...
+
+
+class Reader(Protocol):
+    """The half of the store that everybody may use."""
+
+    async def conversation(self, conversation_id: str) -> Conversation | None: ...
+
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
+        """In thread order (time, then arrival); the newest ``limit`` of them where it is given."""
+        ...
+
+    async def turns(
+        self, conversation_id: str, *, after: datetime | None = None, limit: int
+    ) -> tuple[SettledTurn, ...]:
+        """Settled turns in order, oldest first, after ``after``."""
+        ...
+
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
+        """Rows of the recency index, newest first, strictly older than ``before``."""
+        ...
+
+    async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
+        """Every conversation, in the order of ids."""
+        ...
+
+    async def failures(self, *, limit: int) -> tuple[Failure, ...]: ...
+
+    async def work_orders(
+        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+    ) -> tuple[WorkOrder, ...]:
+        """Most urgent first, then oldest first."""
+        ...
+
+    async def registrations(self) -> Mapping[str, Registration]: ...
+
+    async def marked(self, name: str) -> datetime | None:
+        """The time that was last kept under a name."""
+        ...
+
+    async def mark(self, name: str, at: datetime) -> None: ...
+
+    async def counts(self) -> Mapping[str, int]:
+        """How many conversations, messages, turns, stamps and open work orders there are."""
+        ...
+
+
+class Store(Writer, Stamper, Reader, Protocol):
+    """All of it, as an adapter provides it."""
+
+
+__all__ = [
+    "ConsumerState",
+    "Failure",
+    "Range",
+    "Reader",
+    "RecencyKey",
+    "Registration",
+    "Settled",
+    "Slice",
+    "Stamper",
+    "Store",
+    "StoredStamp",
+    "Window",
+    "Writer",
+]

@@ -1,0 +1,146 @@
+"""Rows of the tables, as records. Rows were checked when they were written, so they are not checked again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from afterturn.clock import from_text, to_text
+from afterturn.model import (
+    Attachment,
+    Channel,
+    Conversation,
+    ConversationMeta,
+    Direction,
+    FlushMode,
+    Message,
+    Origin,
+    Role,
+    SettledTurn,
+    Status,
+    StoredStamp,
+    Urgency,
+    WorkOrder,
+)
+
+CONVERSATION = (
+    "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
+    "settled_at, recorded_at, message_count"
+)
+MESSAGE = "id, direction, role, text, at, provider_id, attachments"
+TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
+WORK_ORDER = "id, conversation_id, property_id, category, urgency, message_id, opened_at, status"
+
+_CHANNELS = {channel.value: channel for channel in Channel}
+_DIRECTIONS = {direction.value: direction for direction in Direction}
+_ROLES = {role.value: role for role in Role}
+
+
+def to_dump(value: object) -> str:
+    """Compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def time_or_none(text: str | None) -> datetime | None:
+    return None if text is None else from_text(text)
+
+
+def text_or_none(at: datetime | None) -> str | None:
+    return None if at is None else to_text(at)
+
+
+def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> Conversation:
+    return Conversation.model_construct(
+        id=row[0],
+        channel=_CHANNELS[row[1]],
+        property_id=row[2],
+        type=row[3],
+        participants=tuple(json.loads(row[4])),
+        status=Status(row[5]),
+        synthetic=bool(row[6]),
+        gauntlet=bool(row[7]),
+        created_at=from_text(row[8]),
+        last_message_at=time_or_none(row[9]),
+        settled_at=time_or_none(row[10]),
+        recorded_at=time_or_none(row[11]),
+        message_count=row[12],
+        reactions=reactions,
+    )
+
+
+def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:
+    """Every consumer's stamp of a conversation."""
+    return {
+        consumer: StoredStamp.model_construct(
+            through=time_or_none(through),
+            at=time_or_none(at),
+            data=json.loads(data),
+            failed_through=time_or_none(failed_through),
+            error=error,
+        )
+        for consumer, through, at, data, failed_through, error in connection.execute(
+            "SELECT consumer, through, at, data, failed_through, error FROM stamps WHERE conversation_id = ?",
+            (conversation_id,),
+        )
+    }
+
+
+def conversations(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> tuple[Conversation, ...]:
+    return tuple(conversation(row, stamps(connection, row[0])) for row in rows)
+
+
+def message(row: tuple[Any, ...]) -> Message:
+    return Message.model_construct(
+        id=row[0],
+        direction=_DIRECTIONS[row[1]],
+        role=_ROLES[row[2]],
+        text=row[3],
+        at=from_text(row[4]),
+        provider_id=row[5],
+        attachments=()
+        if row[6] == "[]"
+        else tuple(Attachment.model_validate(attachment) for attachment in json.loads(row[6])),
+    )
+
+
+def turn(row: tuple[Any, ...]) -> SettledTurn:
+    return SettledTurn.model_construct(
+        conversation_id=row[0],
+        property_id=row[1],
+        occurred_at=from_text(row[2]),
+        recorded_at=from_text(row[3]),
+        last_seq=row[4],
+        origin=Origin(row[5]),
+        channel=_CHANNELS[row[6]],
+        emitter=row[7],
+        flush_mode=FlushMode(row[8]),
+    )
+
+
+def work_order(row: tuple[Any, ...]) -> WorkOrder:
+    return WorkOrder.model_construct(
+        id=row[0],
+        conversation_id=row[1],
+        property_id=row[2],
+        category=row[3],
+        urgency=Urgency(row[4]),
+        message_id=row[5],
+        opened_at=from_text(row[6]),
+        status=Status(row[7]),
+    )
+
+
+def meta_values(meta: ConversationMeta) -> tuple[Any, ...]:
+    """channel, property_id, type, participants, status, synthetic, gauntlet."""
+    return (
+        meta.channel.value,
+        meta.property_id,
+        meta.type,
+        to_dump(meta.participants),
+        meta.status.value,
+        int(meta.synthetic),
+        int(meta.gauntlet),
+    )

@@ -1,0 +1,179 @@
+"""Units of work of the stamping half: windows, stamps, claims, registrations."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from afterturn.clock import from_text, to_text
+from afterturn.errors import NotFound
+from afterturn.model import Stamp, StoredStamp, WorkOrder
+from afterturn.store import rules
+from afterturn.store.port import ConsumerState, Registration, Window
+from afterturn.store.sqlite import rows
+from afterturn.store.sqlite.writing import find
+
+
+def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> Window | None:
+    conversation = find(connection, conversation_id)
+    if conversation is None or conversation.settled_at is None:
+        return None
+    stamp = conversation.reactions.get(consumer)
+    if not rules.stamp_moves_forward(stamp, conversation.settled_at):
+        return None
+    seen = 0
+    if stamp is not None and stamp.through is not None:
+        row = connection.execute(
+            "SELECT last_seq FROM turns WHERE conversation_id = ? AND occurred_at <= ? ORDER BY occurred_at DESC LIMIT 1",
+            (conversation_id, to_text(stamp.through)),
+        ).fetchone()
+        seen = row[0] if row else 0
+    found = connection.execute(
+        f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ?1 AND seq > ?2 AND seq <= "
+        "(SELECT settled_count FROM conversations WHERE id = ?1) ORDER BY at, seq",
+        (conversation_id, seen),
+    )
+    return Window(
+        conversation=conversation,
+        messages=tuple(rows.message(row) for row in found),
+        through=conversation.settled_at,
+    )
+
+
+def stamp(
+    connection: sqlite3.Connection,
+    conversation_id: str,
+    consumer: str,
+    given: Stamp,
+    through: datetime,
+    now: datetime,
+) -> bool:
+    if not rules.stamp_moves_forward(_stored(connection, conversation_id, consumer), through):
+        return False
+    connection.execute(
+        "INSERT INTO stamps (conversation_id, consumer, through, at, data) VALUES (?,?,?,?,?) "
+        "ON CONFLICT (conversation_id, consumer) DO UPDATE SET through=excluded.through, at=excluded.at, "
+        "data=excluded.data, failed_through=NULL, error=NULL",
+        (
+            conversation_id,
+            consumer,
+            to_text(through),
+            to_text(now),
+            rows.to_dump(given.model_dump(mode="json")["data"]),
+        ),
+    )
+    for order in given.work_orders:
+        _open_work_order(connection, order)
+    return True
+
+
+def fail(
+    connection: sqlite3.Connection,
+    conversation_id: str,
+    consumer: str,
+    through: datetime,
+    error: str,
+    now: datetime,
+) -> None:
+    if not rules.stamp_moves_forward(_stored(connection, conversation_id, consumer), through):
+        return
+    connection.execute(
+        "INSERT INTO stamps (conversation_id, consumer, at, data, failed_through, error) VALUES (?,?,?,'{}',?,?) "
+        "ON CONFLICT (conversation_id, consumer) DO UPDATE SET failed_through=excluded.failed_through, "
+        "error=excluded.error",
+        (conversation_id, consumer, to_text(now), to_text(through), error),
+    )
+
+
+def request(connection: sqlite3.Connection, conversation_id: str, consumers: Sequence[str]) -> None:
+    for consumer in consumers:
+        connection.execute(
+            "INSERT INTO stamps (conversation_id, consumer, data) VALUES (?,?,'{}') "
+            "ON CONFLICT (conversation_id, consumer) DO UPDATE SET failed_through=NULL, error=NULL",
+            (conversation_id, consumer),
+        )
+
+
+def claim(connection: sqlite3.Connection, name: str, key: str, value: JsonValue) -> JsonValue:
+    connection.execute(
+        "INSERT INTO claims (name, key, value) VALUES (?,?,?) ON CONFLICT DO NOTHING",
+        (name, key, rows.to_dump(value)),
+    )
+    (taken,) = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (name, key)).fetchone()
+    found: JsonValue = json.loads(taken)
+    return found
+
+
+def claim_done(connection: sqlite3.Connection, name: str, key: str) -> bool:
+    row = connection.execute("SELECT done FROM claims WHERE name = ? AND key = ?", (name, key)).fetchone()
+    return bool(row and row[0])
+
+
+def finish_claim(connection: sqlite3.Connection, name: str, key: str) -> None:
+    connection.execute("UPDATE claims SET done = 1 WHERE name = ? AND key = ?", (name, key))
+
+
+def register(connection: sqlite3.Connection, registrations: Sequence[Registration]) -> None:
+    for one in registrations:
+        connection.execute(
+            "INSERT INTO consumers (name, registered_at, state, max_wait_ms) VALUES (?,?,?,?) "
+            "ON CONFLICT (name) DO UPDATE SET max_wait_ms=excluded.max_wait_ms "
+            "WHERE max_wait_ms <> excluded.max_wait_ms",
+            (
+                one.name,
+                to_text(one.registered_at),
+                one.state.value,
+                one.max_wait // timedelta(milliseconds=1),
+            ),
+        )
+
+
+def registrations(connection: sqlite3.Connection) -> dict[str, Registration]:
+    return {
+        name: Registration(
+            name=name,
+            registered_at=from_text(registered_at),
+            state=ConsumerState(state),
+            max_wait=timedelta(milliseconds=max_wait_ms),
+        )
+        for name, registered_at, state, max_wait_ms in connection.execute(
+            "SELECT name, registered_at, state, max_wait_ms FROM consumers ORDER BY registered_at, name"
+        )
+    }
+
+
+def set_state(connection: sqlite3.Connection, consumer: str, state: ConsumerState) -> None:
+    changed = connection.execute("UPDATE consumers SET state = ? WHERE name = ?", (state.value, consumer))
+    if not changed.rowcount:
+        raise NotFound(f"no consumer {consumer!r} was ever registered")
+
+
+def _stored(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> StoredStamp | None:
+    row = connection.execute(
+        "SELECT through FROM stamps WHERE conversation_id = ? AND consumer = ?", (conversation_id, consumer)
+    ).fetchone()
+    return None if row is None else StoredStamp.model_construct(through=rows.time_or_none(row[0]))
+
+
+def _open_work_order(connection: sqlite3.Connection, order: WorkOrder) -> None:
+    """Once for its id; told again, it can only become more urgent."""
+    connection.execute(
+        "INSERT INTO work_orders (id, conversation_id, property_id, category, urgency, urgency_rank, message_id, "
+        "opened_at, status) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET urgency=excluded.urgency, "
+        "urgency_rank=excluded.urgency_rank WHERE excluded.urgency_rank < urgency_rank",
+        (
+            order.id,
+            order.conversation_id,
+            order.property_id,
+            order.category,
+            order.urgency.value,
+            order.urgency.rank,
+            order.message_id,
+            to_text(order.opened_at),
+            order.status.value,
+        ),
+    )

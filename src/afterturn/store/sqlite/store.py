@@ -1,0 +1,208 @@
+"""The store port on a SQLite file: each verb is one unit of work."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from afterturn.clock import from_text, to_text
+from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder
+from afterturn.sqlite.database import Database
+from afterturn.store.port import (
+    ConsumerState,
+    Failure,
+    Range,
+    RecencyKey,
+    Registration,
+    Settled,
+    Slice,
+    Window,
+)
+from afterturn.store.sqlite import rows, stamping, writing
+from afterturn.store.sqlite.writing import Outbox
+
+
+class SqliteStore:
+    """A store; see the port for what each verb promises.
+
+    ``outbox``: where the stream lives in the same file, puts an event into it in the transaction of its turn.
+    """
+
+    def __init__(self, database: Database, outbox: Outbox | None = None) -> None:
+        self._database = database
+        self._outbox = outbox
+
+    async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
+        return await self._database.write(lambda c: writing.save_conversation(c, meta, now))
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
+        return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now))
+
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
+        return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox))
+
+    async def last_settled(self, conversation_id: str) -> SettledTurn | None:
+        return await self._database.read(lambda c: writing.last_settled(c, conversation_id))
+
+    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+        return await self._database.read(lambda c: stamping.window(c, conversation_id, consumer))
+
+    async def stamp(
+        self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
+    ) -> bool:
+        return await self._database.write(lambda c: stamping.stamp(c, conversation_id, consumer, stamp, through, now))
+
+    async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
+        await self._database.write(lambda c: stamping.fail(c, conversation_id, consumer, through, error, now))
+
+    async def request(self, conversation_id: str, consumers: Sequence[str]) -> None:
+        await self._database.write(lambda c: stamping.request(c, conversation_id, consumers))
+
+    async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
+        return await self._database.write(lambda c: stamping.claim(c, name, key, value))
+
+    async def claim_done(self, name: str, key: str) -> bool:
+        return await self._database.read(lambda c: stamping.claim_done(c, name, key))
+
+    async def finish_claim(self, name: str, key: str) -> None:
+        await self._database.write(lambda c: stamping.finish_claim(c, name, key))
+
+    async def register(self, registrations: Sequence[Registration]) -> None:
+        await self._database.write(lambda c: stamping.register(c, registrations))
+
+    async def set_state(self, consumer: str, state: ConsumerState) -> None:
+        await self._database.write(lambda c: stamping.set_state(c, consumer, state))
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        return await self._database.read(lambda c: writing.find(c, conversation_id))
+
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
+        def unit(connection: sqlite3.Connection) -> tuple[Message, ...]:
+            newest_first = connection.execute(
+                f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY at DESC, seq DESC LIMIT ?",
+                (conversation_id, -1 if limit is None else limit),
+            ).fetchall()
+            return tuple(rows.message(row) for row in reversed(newest_first))
+
+        return await self._database.read(unit)
+
+    async def turns(
+        self, conversation_id: str, *, after: datetime | None = None, limit: int
+    ) -> tuple[SettledTurn, ...]:
+        def unit(connection: sqlite3.Connection) -> tuple[SettledTurn, ...]:
+            found = connection.execute(
+                f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
+                "WHERE t.conversation_id = ? AND occurred_at > ? ORDER BY occurred_at LIMIT ?",
+                (conversation_id, rows.text_or_none(after) or "", limit),
+            )
+            return tuple(rows.turn(row) for row in found)
+
+        return await self._database.read(unit)
+
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
+        where, values = _conditions(part, before)
+
+        def unit(connection: sqlite3.Connection) -> Slice:
+            found = connection.execute(
+                f"SELECT {rows.CONVERSATION} FROM conversations WHERE {where} ORDER BY recency DESC, id DESC LIMIT ?",
+                (*values, limit),
+            ).fetchall()
+            return Slice(rows=rows.conversations(connection, found), exhausted=len(found) < limit)
+
+        return await self._database.read(unit)
+
+    async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
+        def unit(connection: sqlite3.Connection) -> tuple[Conversation, ...]:
+            found = connection.execute(
+                f"SELECT {rows.CONVERSATION} FROM conversations WHERE id > ? ORDER BY id LIMIT ?",
+                (after or "", limit),
+            ).fetchall()
+            return rows.conversations(connection, found)
+
+        return await self._database.read(unit)
+
+    async def failures(self, *, limit: int) -> tuple[Failure, ...]:
+        def unit(connection: sqlite3.Connection) -> tuple[Failure, ...]:
+            found = connection.execute(
+                "SELECT conversation_id, consumer, failed_through, error FROM stamps WHERE failed_through IS NOT NULL "
+                "ORDER BY consumer, conversation_id LIMIT ?",
+                (limit,),
+            )
+            return tuple(Failure(row[0], row[1], from_text(row[2]), row[3]) for row in found)
+
+        return await self._database.read(unit)
+
+    async def work_orders(
+        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+    ) -> tuple[WorkOrder, ...]:
+        where = "status = 'open'" if open_only else "1"
+        values: list[object] = []
+        if conversation_id is not None:
+            where += " AND conversation_id = ?"
+            values.append(conversation_id)
+
+        def unit(connection: sqlite3.Connection) -> tuple[WorkOrder, ...]:
+            found = connection.execute(
+                f"SELECT {rows.WORK_ORDER} FROM work_orders WHERE {where} ORDER BY urgency_rank, opened_at, id LIMIT ?",
+                (*values, limit),
+            )
+            return tuple(rows.work_order(row) for row in found)
+
+        return await self._database.read(unit)
+
+    async def registrations(self) -> Mapping[str, Registration]:
+        return await self._database.read(stamping.registrations)
+
+    async def marked(self, name: str) -> datetime | None:
+        def unit(connection: sqlite3.Connection) -> datetime | None:
+            row = connection.execute("SELECT at FROM marks WHERE name = ?", (name,)).fetchone()
+            return None if row is None else from_text(row[0])
+
+        return await self._database.read(unit)
+
+    async def mark(self, name: str, at: datetime) -> None:
+        await self._database.write(
+            lambda c: (
+                c.execute(
+                    "INSERT INTO marks (name, at) VALUES (?,?) ON CONFLICT (name) DO UPDATE SET at=excluded.at",
+                    (name, to_text(at)),
+                ).rowcount
+            )
+        )
+
+    async def counts(self) -> Mapping[str, int]:
+        def unit(connection: sqlite3.Connection) -> dict[str, int]:
+            return {
+                name: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for name, table in {
+                    "conversations": "conversations",
+                    "messages": "messages",
+                    "turns": "turns",
+                    "stamps": "stamps WHERE through IS NOT NULL",
+                    "openWorkOrders": "work_orders WHERE status = 'open'",
+                }.items()
+            }
+
+        return await self._database.read(unit)
+
+
+def _conditions(part: Range, before: RecencyKey | None) -> tuple[str, list[object]]:
+    """The part of the index as a key condition: one seek, whatever the size of the fleet."""
+    terms: list[str] = []
+    values: list[object] = []
+    if part.of_property:
+        terms.append("property_id IS ?")
+        values.append(part.property_id)
+    if part.since is not None:
+        terms.append("recency >= ?")
+        values.append(to_text(part.since))
+    if part.until is not None:
+        terms.append("recency < ?")
+        values.append(to_text(part.until))
+    if before is not None:
+        terms.append("(recency, id) < (?, ?)")
+        values += [to_text(before.at), before.conversation_id]
+    return " AND ".join(terms) or "1", values

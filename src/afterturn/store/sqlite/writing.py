@@ -1,0 +1,222 @@
+"""Units of work of the writer's half: conversations, messages, turns."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from afterturn.clock import from_text, to_text
+from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Turn
+from afterturn.store import rules
+from afterturn.store.port import Settled
+from afterturn.store.sqlite import rows
+
+Outbox = Callable[[sqlite3.Connection, SettledTurn], None]
+"""Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
+
+_TURN_CLAIM = "turn"
+
+
+def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, now: datetime) -> Conversation:
+    created_at = meta.created_at or now
+    connection.execute(
+        "INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, "
+        "created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET "
+        "channel=excluded.channel, property_id=excluded.property_id, type=excluded.type, "
+        "participants=excluded.participants, status=excluded.status, synthetic=excluded.synthetic, "
+        "gauntlet=excluded.gauntlet",
+        (meta.id, *rows.meta_values(meta), to_text(created_at), to_text(created_at)),
+    )
+    saved = find(connection, meta.id)
+    assert saved is not None
+    return saved
+
+
+def find(connection: sqlite3.Connection, conversation_id: str) -> Conversation | None:
+    row = connection.execute(
+        f"SELECT {rows.CONVERSATION} FROM conversations WHERE id = ?", (conversation_id,)
+    ).fetchone()
+    return None if row is None else rows.conversation(row, rows.stamps(connection, conversation_id))
+
+
+def save_messages(
+    connection: sqlite3.Connection, meta: ConversationMeta, messages: Sequence[Message], now: datetime
+) -> int:
+    head = _head(connection, meta.id)
+    if head is None:
+        first = min((message.at for message in messages), default=now)
+        save_conversation(connection, meta, min(first, now))
+        head = _Head(None, None, None, 0, 0)
+    last_seq = _insert(connection, meta.id, messages, head.last_seq)
+    newest = rules.newest_message_at(head.newest_message_at, messages, now)
+    connection.execute(
+        "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
+        (last_seq, rows.text_or_none(newest), meta.id),
+    )
+    return last_seq - head.last_seq
+
+
+def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: str, outbox: Outbox | None) -> Settled:
+    meta = turn.conversation
+    claim = f"{meta.id}:{turn.key}" if turn.key else None
+    if claim and (earlier := _settled_under(connection, meta.id, claim)):
+        return Settled(turn=earlier, new=False, published=outbox is not None)
+    head = _head(connection, meta.id)
+    known = head or _Head(None, None, None, 0, 0)
+    last_seq = _insert(connection, meta.id, turn.messages, known.last_seq)
+    if turn.messages and known.settled_at is not None and last_seq == known.settled_seq:
+        earlier = last_settled(connection, meta.id)
+        assert earlier is not None
+        return Settled(turn=earlier, new=False, published=outbox is not None)
+
+    occurred_at = rules.next_occurred_at(turn, known.settled_at, now)
+    newest = rules.newest_message_at(known.newest_message_at, turn.messages, now)
+    last_message_at = max(filter(None, (newest, known.last_message_at)), default=None)
+    marks = (
+        rows.text_or_none(newest),
+        rows.text_or_none(last_message_at),
+        to_text(occurred_at),
+        to_text(now),
+        last_seq,
+        last_seq,
+    )
+    if head is None:
+        created_at = meta.created_at or min((m.at for m in turn.messages), default=now)
+        settled_meta = meta
+        connection.execute(
+            "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
+            "settled_count, id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
+            "recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                *marks,
+                meta.id,
+                *rows.meta_values(meta),
+                to_text(created_at),
+                to_text(last_message_at or created_at),
+            ),
+        )
+    else:
+        settled_meta = _merge(connection, meta)
+        connection.execute(
+            "UPDATE conversations SET newest_message_at = ?1, last_message_at = ?2, settled_at = ?3, recorded_at = ?4, "
+            "message_count = ?5, settled_count = ?6, recency = ifnull(?2, created_at) WHERE id = ?7",
+            (*marks, meta.id),
+        )
+    settled = SettledTurn.model_construct(
+        conversation_id=meta.id,
+        property_id=settled_meta.property_id,
+        occurred_at=occurred_at,
+        recorded_at=now,
+        last_seq=last_seq,
+        origin=turn.origin,
+        channel=settled_meta.channel,
+        emitter=emitter,
+        flush_mode=turn.flush_mode,
+    )
+    connection.execute(
+        "INSERT INTO turns (conversation_id, occurred_at, recorded_at, last_seq, origin, channel, emitter, flush_mode) "
+        "VALUES (?,?,?,?,?,?,?,?)",
+        (
+            meta.id,
+            to_text(occurred_at),
+            to_text(now),
+            last_seq,
+            turn.origin.value,
+            settled_meta.channel.value,
+            emitter,
+            turn.flush_mode.value,
+        ),
+    )
+    if claim:
+        connection.execute(
+            "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)",
+            (_TURN_CLAIM, claim, to_text(occurred_at)),
+        )
+    if outbox is not None:
+        outbox(connection, settled)
+    return Settled(turn=settled, new=True, published=outbox is not None)
+
+
+def last_settled(connection: sqlite3.Connection, conversation_id: str) -> SettledTurn | None:
+    row = connection.execute(
+        f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
+        "WHERE t.conversation_id = ? ORDER BY occurred_at DESC LIMIT 1",
+        (conversation_id,),
+    ).fetchone()
+    return None if row is None else rows.turn(row)
+
+
+class _Head:
+    """What the writer has to know of a conversation to add to it."""
+
+    __slots__ = ("last_message_at", "last_seq", "newest_message_at", "settled_at", "settled_seq")
+
+    def __init__(
+        self,
+        newest_message_at: str | None,
+        last_message_at: str | None,
+        settled_at: str | None,
+        last_seq: int,
+        settled_seq: int,
+    ) -> None:
+        self.newest_message_at = rows.time_or_none(newest_message_at)
+        self.last_message_at = rows.time_or_none(last_message_at)
+        self.settled_at = rows.time_or_none(settled_at)
+        self.last_seq = last_seq
+        self.settled_seq = settled_seq
+
+
+def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
+    row = connection.execute(
+        "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count FROM conversations "
+        "WHERE id = ?",
+        (conversation_id,),
+    ).fetchone()
+    return None if row is None else _Head(*row)
+
+
+def _merge(connection: sqlite3.Connection, given: ConversationMeta) -> ConversationMeta:
+    row = connection.execute(f"SELECT {rows.CONVERSATION} FROM conversations WHERE id = ?", (given.id,)).fetchone()
+    stored = rows.conversation(row, {})
+    merged = rules.merge_meta(stored, given)
+    if merged.property_id != stored.property_id or merged.participants != stored.participants:
+        connection.execute(
+            "UPDATE conversations SET property_id = ?, participants = ? WHERE id = ?",
+            (merged.property_id, rows.to_dump(merged.participants), given.id),
+        )
+    return merged
+
+
+def _insert(connection: sqlite3.Connection, conversation_id: str, messages: Sequence[Message], last_seq: int) -> int:
+    """Add the messages that are not known yet, in arrival order; returns the new last arrival number."""
+    for message in messages:
+        cursor = connection.execute(
+            "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments) "
+            "VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            (
+                conversation_id,
+                last_seq + 1,
+                message.id,
+                message.provider_id,
+                to_text(message.at),
+                message.direction.value,
+                message.role.value,
+                message.text,
+                rows.to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
+            ),
+        )
+        last_seq += cursor.rowcount
+    return last_seq
+
+
+def _settled_under(connection: sqlite3.Connection, conversation_id: str, claim: str) -> SettledTurn | None:
+    row = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (_TURN_CLAIM, claim)).fetchone()
+    if row is None:
+        return None
+    found = connection.execute(
+        f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
+        "WHERE t.conversation_id = ? AND occurred_at = ?",
+        (conversation_id, to_text(from_text(row[0]))),
+    ).fetchone()
+    return rows.turn(found)
