@@ -1,0 +1,113 @@
+"""Readers of files that hold real conversations. They yield records and never write to a store.
+
+>>> for found in read(Path("backup.jsonl.gz")):      # doctest: +SKIP
+...     match found:
+...         case ImportedConversation(meta, turns): ...
+...         case BadRecord(place, problem): ...
+
+A second reading of a file gives the same ids, times and keys, so importing it again adds nothing. A bad record is
+named with its place and the others come in; of a conversation with a bad message the other messages come in.
+Times in the future are bad. Control characters are cleaned as :mod:`afterturn.model` says.
+
+Whoever answered is an ``agent``: these files don't tell a person from a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from afterturn.clock import Clock, system_clock
+from afterturn.errors import InvalidInput
+
+from . import dialogues, jsonl
+from .detection import Format, detect, known
+from .records import BadRecord, ImportedConversation, Options
+from .source import Source
+
+__all__ = [
+    "BadRecord",
+    "Format",
+    "ImportedConversation",
+    "Options",
+    "Reader",
+    "detect",
+    "read",
+]
+
+_Conversations = Callable[[Source, Options], Iterator[ImportedConversation | BadRecord]]
+_READERS: dict[Format, tuple[_Conversations, int]] = {
+    Format.AFTERTURN: (jsonl.conversations, 1),
+    Format.DIALOGUES: (dialogues.conversations, 1),
+}
+"""The reader of each format and how often it goes through the file."""
+
+
+class Reader(Iterator[ImportedConversation | BadRecord]):
+    """Yields what a file holds; ``bytes_read`` of ``total_bytes`` tells how far it has come.
+
+    The file is closed at its end, by :meth:`close` and at the end of a ``with`` block.
+    """
+
+    def __init__(self, path: Path, format: Format, options: Options) -> None:
+        self.path = path
+        self.format = format
+        conversations, passes = _READERS[format]
+        self._source = Source(path, passes=passes)
+        self._found = conversations(self._source, options)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that will be read; more than the file has where it is gone through twice."""
+        return self._source.total_bytes
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read so far; at the end at least about ``total_bytes``, unless the rest could not be read."""
+        return min(self._source.bytes_read, self._source.total_bytes)
+
+    def __next__(self) -> ImportedConversation | BadRecord:
+        try:
+            return next(self._found)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(
+    path: Path | str,
+    *,
+    format: str | None = None,
+    own: Collection[str] = (),
+    property_id: str | None = None,
+    clock: Clock = system_clock,
+) -> Reader:
+    """A reader of the file, whose format is detected unless it is named.
+
+    ``own``: addresses, numbers, ids or names that are ours, for mail, Telegram and SMS (each format's module says
+    what holds without it). ``property_id``: the property of the conversations where the file names none.
+
+    Raises InvalidInput for a file that is missing, empty, unreadable or in no known format, also while reading.
+    """
+    path = Path(path)
+    if format is None:
+        chosen = detect(path)
+    elif format in list(Format):
+        chosen = Format(format)
+    else:
+        raise InvalidInput(f"format {format!r} is not known: {known()}")
+    return Reader(path, chosen, Options(frozenset(own), property_id, clock))

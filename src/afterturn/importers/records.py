@@ -1,0 +1,133 @@
+"""What the readers yield, and the checks that they share."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from afterturn.clock import EPOCH, Clock, system_clock
+from afterturn.model import ConversationMeta, Message, Turn, check_id
+
+MAX_PARTICIPANTS = 100
+MAX_ATTACHMENTS = 50
+OLDEST = datetime(1990, 1, 1, tzinfo=UTC)
+"""Before this nobody sent a text message: an earlier time is a unit mixed up or a clock that was never set."""
+
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
+_LARGEST_MILLIS = 253_402_300_799_999  # the last millisecond of the year 9999
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A part of the file that did not come in.
+
+    ``place`` is such as ``chats.jsonl.gz:17`` or ``result.json: chat 4, message 9`` (both counted from one);
+    ``problem`` says what is wrong and holds no content of a message.
+    """
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConversation:
+    """A conversation and its turns in order; what was bad in it came before, as :class:`BadRecord`."""
+
+    meta: ConversationMeta
+    turns: tuple[Turn, ...]
+    place: str
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages in thread order."""
+        return tuple(message for turn in self.turns for message in turn.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a file alone can't tell.
+
+    ``own``: addresses, numbers, ids or names that are ours (e-mail also ``@domain``); what they sent is outbound.
+    ``property_id``: the property of what is read, where the file names none. ``clock``: what counts as the future.
+    """
+
+    own: frozenset[str] = frozenset()
+    property_id: str | None = None
+    clock: Clock = system_clock
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def make(kind: type[R], values: Mapping[str, Any], place: str) -> R | BadRecord:
+    """A record of ``kind``, or what is wrong with the values."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        return BadRecord(place, _first_problem(error))
+    except ValueError:  # a key that no encoding can hold, which pydantic doesn't report as its own error
+        return BadRecord(place, "has a name or a value that cannot be encoded")
+
+
+def time_problem(at: datetime, options: Options, *, oldest: datetime = OLDEST) -> str | None:
+    """Why history cannot have happened at ``at``; None if it can."""
+    if at > options.clock():
+        return "lies in the future"
+    if at < oldest:
+        return f"lies before {oldest.year}"
+    return None
+
+
+def from_millis(millis: int, options: Options) -> datetime | str:
+    """The time of milliseconds since 1970, or why it is none that a message can have."""
+    if not 0 <= millis <= _LARGEST_MILLIS:
+        return "lies outside the years 1970 to 9999; is it in another unit than milliseconds?"
+    at = EPOCH + timedelta(milliseconds=millis)
+    if problem := time_problem(at, options):
+        return f"{problem}; is it in another unit than milliseconds?" if at < OLDEST else problem
+    return at
+
+
+def from_seconds(seconds: int, options: Options) -> datetime | str:
+    """The time of seconds since 1970, or why it is none that a message can have."""
+    if not 0 <= seconds <= _LARGEST_MILLIS // 1000:
+        return "lies outside the years 1970 to 9999; is it in another unit than seconds?"
+    at = EPOCH + timedelta(seconds=seconds)
+    return time_problem(at, options) or at
+
+
+def digest(*parts: str) -> str:
+    """32 hexadecimal digits that stand for the parts, the same in every run; takes lone surrogates too."""
+    joined = "\0".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def legal_id(prefix: str, source: str) -> str:
+    """``prefix`` and the source's own id where that makes a legal id, else ``prefix`` and its digest."""
+    try:
+        return check_id(prefix + source.strip()) if source.strip() else prefix + digest(source)
+    except ValueError:
+        return prefix + digest(source)
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ""
+    for step in first["loc"]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            # An unknown key may be anything, a message's text included.
+            name = step if _FIELD.match(step) else "(a field)"
+            path += f".{name}" if path else name
+    problem = first["msg"].removeprefix("Value error, ")
+    return f"{path}: {problem}" if path else problem

@@ -1,0 +1,128 @@
+"""A file that is read once, forward, and counts how far it has come."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from afterturn.errors import InvalidInput
+
+from .records import BadRecord
+
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_LINE_BYTES = 64 * 2**20
+_CHUNK = 2**18
+
+
+class Source:
+    """An opened file; ``bytes_read`` of ``total_bytes`` tells the progress (compressed bytes for ``.gz``).
+
+    Use as a context manager. Raises InvalidInput for what is not there, not a file, empty or unreadable.
+    """
+
+    def __init__(self, path: Path, *, passes: int = 1) -> None:
+        with reading(path):
+            if not path.exists():
+                raise InvalidInput(f"{path}: there is no such file")
+            if path.is_dir():
+                raise InvalidInput(f"{path}: is a folder; name the file in it")
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise InvalidInput(f"{path}: is not a regular file")
+            self._file = path.open("rb")
+            self.size = path.stat().st_size
+        self.path = path
+        self.name = path.name
+        self.total_bytes = self.size * passes
+        self.bytes_read = 0
+        if self.size == 0:
+            self._file.close()
+            raise InvalidInput(f"{path}: is empty")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """Raw bytes from here on, counted."""
+        with reading(self.path):
+            data = self._file.read(size)
+        self.bytes_read += len(data)
+        return data
+
+    def readline(self, limit: int) -> bytes:
+        """A raw line of at most ``limit`` bytes, counted."""
+        with reading(self.path):
+            data = self._file.readline(limit)
+        self.bytes_read += len(data)
+        return data
+
+    def read_at(self, start: int, size: int) -> bytes:
+        """Raw bytes from a place that was passed before, counted too."""
+        with reading(self.path):
+            self._file.seek(start)
+        return self.read(size)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The raw bytes in pieces."""
+        while data := self.read(_CHUNK):
+            yield data
+
+    def lines(self) -> Iterator[tuple[int, bytes] | BadRecord]:
+        """Numbered lines, unpacked where the file is gzip; what cannot be read is named and the rest goes on."""
+        with reading(self.path):
+            packed = self._file.read(2) == GZIP_MAGIC
+            self._file.seek(0)
+        # gzip asks for no more of a file than read().
+        stream = gzip.GzipFile(fileobj=cast("IO[bytes]", self)) if packed else self
+        number = 0
+        while True:
+            number += 1
+            try:
+                line = stream.readline(MAX_LINE_BYTES)
+                long = len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+                while long and (rest := stream.readline(_CHUNK)) and not rest.endswith(b"\n"):
+                    pass
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                yield BadRecord(f"{self.name}:{number}", "the compressed data ends or breaks here; nothing after it")
+                return
+            if not line:
+                return
+            if long:
+                yield BadRecord(f"{self.name}:{number}", f"the line is longer than {MAX_LINE_BYTES} bytes")
+            elif line.strip():
+                yield number, line
+
+
+def json_object(data: bytes) -> dict[str, Any] | str:
+    """The JSON object in ``data``, or what is wrong with it."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start + 1})"
+    except json.JSONDecodeError as error:
+        return f"is not JSON: {error.msg} at character {error.pos + 1}"
+    except RecursionError:
+        return "is nested too deeply"
+    except ValueError:  # a number of thousands of digits
+        return "is not JSON that can be read"
+    return value if isinstance(value, dict) else "is not a JSON object"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what the system says about a file into InvalidInput; gzip's own complaint passes."""
+    try:
+        yield
+    except gzip.BadGzipFile:
+        raise
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror or 'cannot be read'}") from error
+    except ValueError as error:  # a NUL in the name
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput("the path cannot be a file's") from error
