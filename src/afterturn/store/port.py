@@ -124,8 +124,8 @@ class Writer(Protocol):
         """
         ...
 
-    async def last_settled(self, conversation_id: str) -> SettledTurn | None:
-        """The newest settled turn."""
+    async def meta(self, conversation_id: str) -> ConversationMeta | None:
+        """The attributes that the writer owns."""
         ...
 
 

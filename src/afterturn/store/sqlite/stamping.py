@@ -28,7 +28,8 @@ def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) 
     seen = 0
     if stamp is not None and stamp.through is not None:
         row = connection.execute(
-            "SELECT last_seq FROM turns WHERE conversation_id = ? AND occurred_at <= ? ORDER BY occurred_at DESC LIMIT 1",
+            "SELECT last_seq FROM turns WHERE conversation_id = ? AND occurred_at <= ? "
+            "ORDER BY occurred_at DESC LIMIT 1",
             (conversation_id, to_text(stamp.through)),
         ).fetchone()
         seen = row[0] if row else 0
@@ -87,6 +88,14 @@ def fail(
         "error=excluded.error",
         (conversation_id, consumer, to_text(now), to_text(through), error),
     )
+
+
+def failed_through(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> datetime | None:
+    """The turn that the consumer has given up on, if it has."""
+    row = connection.execute(
+        "SELECT failed_through FROM stamps WHERE conversation_id = ? AND consumer = ?", (conversation_id, consumer)
+    ).fetchone()
+    return None if row is None else rows.time_or_none(row[0])
 
 
 def request(connection: sqlite3.Connection, conversation_id: str, consumers: Sequence[str]) -> None:

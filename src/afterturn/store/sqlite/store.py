@@ -44,8 +44,8 @@ class SqliteStore:
     async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
         return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox))
 
-    async def last_settled(self, conversation_id: str) -> SettledTurn | None:
-        return await self._database.read(lambda c: writing.last_settled(c, conversation_id))
+    async def meta(self, conversation_id: str) -> ConversationMeta | None:
+        return await self._database.read(lambda c: writing.meta(c, conversation_id))
 
     async def window(self, conversation_id: str, consumer: str) -> Window | None:
         return await self._database.read(lambda c: stamping.window(c, conversation_id, consumer))

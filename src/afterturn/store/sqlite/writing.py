@@ -40,6 +40,13 @@ def find(connection: sqlite3.Connection, conversation_id: str) -> Conversation |
     return None if row is None else rows.conversation(row, rows.stamps(connection, conversation_id))
 
 
+def meta(connection: sqlite3.Connection, conversation_id: str) -> ConversationMeta | None:
+    found = find(connection, conversation_id)
+    if found is None:
+        return None
+    return ConversationMeta(**{name: getattr(found, name) for name in ConversationMeta.model_fields})
+
+
 def save_messages(
     connection: sqlite3.Connection, meta: ConversationMeta, messages: Sequence[Message], now: datetime
 ) -> int:
@@ -58,15 +65,15 @@ def save_messages(
 
 
 def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: str, outbox: Outbox | None) -> Settled:
-    meta = turn.conversation
-    claim = f"{meta.id}:{turn.key}" if turn.key else None
-    if claim and (earlier := _settled_under(connection, meta.id, claim)):
+    given = turn.conversation
+    claim = f"{given.id}:{turn.key}" if turn.key else None
+    if claim and (earlier := _settled_under(connection, given.id, claim)):
         return Settled(turn=earlier, new=False, published=outbox is not None)
-    head = _head(connection, meta.id)
+    head = _head(connection, given.id)
     known = head or _Head(None, None, None, 0, 0)
-    last_seq = _insert(connection, meta.id, turn.messages, known.last_seq)
+    last_seq = _insert(connection, given.id, turn.messages, known.last_seq)
     if turn.messages and known.settled_at is not None and last_seq == known.settled_seq:
-        earlier = last_settled(connection, meta.id)
+        earlier = _last_settled(connection, given.id)
         assert earlier is not None
         return Settled(turn=earlier, new=False, published=outbox is not None)
 
@@ -82,29 +89,29 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         last_seq,
     )
     if head is None:
-        created_at = meta.created_at or min((m.at for m in turn.messages), default=now)
-        settled_meta = meta
+        created_at = given.created_at or min((m.at for m in turn.messages), default=now)
+        settled_meta = given
         connection.execute(
             "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
             "settled_count, id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
             "recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *marks,
-                meta.id,
-                *rows.meta_values(meta),
+                given.id,
+                *rows.meta_values(given),
                 to_text(created_at),
                 to_text(last_message_at or created_at),
             ),
         )
     else:
-        settled_meta = _merge(connection, meta)
+        settled_meta = _merge(connection, given)
         connection.execute(
             "UPDATE conversations SET newest_message_at = ?1, last_message_at = ?2, settled_at = ?3, recorded_at = ?4, "
             "message_count = ?5, settled_count = ?6, recency = ifnull(?2, created_at) WHERE id = ?7",
-            (*marks, meta.id),
+            (*marks, given.id),
         )
     settled = SettledTurn.model_construct(
-        conversation_id=meta.id,
+        conversation_id=given.id,
         property_id=settled_meta.property_id,
         occurred_at=occurred_at,
         recorded_at=now,
@@ -118,7 +125,7 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         "INSERT INTO turns (conversation_id, occurred_at, recorded_at, last_seq, origin, channel, emitter, flush_mode) "
         "VALUES (?,?,?,?,?,?,?,?)",
         (
-            meta.id,
+            given.id,
             to_text(occurred_at),
             to_text(now),
             last_seq,
@@ -138,7 +145,7 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
     return Settled(turn=settled, new=True, published=outbox is not None)
 
 
-def last_settled(connection: sqlite3.Connection, conversation_id: str) -> SettledTurn | None:
+def _last_settled(connection: sqlite3.Connection, conversation_id: str) -> SettledTurn | None:
     row = connection.execute(
         f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
         "WHERE t.conversation_id = ? ORDER BY occurred_at DESC LIMIT 1",

@@ -1,0 +1,76 @@
+"""What to do with a batch of deliveries: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from afterturn.errors import InvalidEvent
+from afterturn.event import TurnSettled, read_event
+from afterturn.reactions.engine import Signal
+from afterturn.stream.port import Delivery
+
+_BACKOFF = (
+    timedelta(seconds=5),
+    timedelta(minutes=1),
+    timedelta(minutes=15),
+    timedelta(hours=2),
+    timedelta(hours=12),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``valid``: deliveries with their event, in order. ``invalid``: those for the dead letters, with the reason.
+
+    ``unknown``: direct ones for a consumer that this bridge does not know (another version may). ``signals``: one for
+    each consumer and conversation.
+    """
+
+    valid: tuple[tuple[Delivery, TurnSettled], ...]
+    invalid: tuple[tuple[Delivery, str], ...]
+    unknown: tuple[Delivery, ...]
+    signals: tuple[Signal, ...]
+
+
+def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
+    """Validate each record, and merge the events of one conversation: the newest time, and immediate wins."""
+    valid: list[tuple[Delivery, TurnSettled]] = []
+    invalid: list[tuple[Delivery, str]] = []
+    unknown: list[Delivery] = []
+    signals: dict[tuple[str, str], Signal] = {}
+    for delivery in batch:
+        try:
+            event = read_event(delivery.body)
+        except InvalidEvent as error:
+            invalid.append((delivery, str(error)))
+            continue
+        if delivery.consumer is not None and delivery.consumer not in consumers:
+            unknown.append(delivery)
+            continue
+        valid.append((delivery, event))
+        for consumer in consumers if delivery.consumer is None else (delivery.consumer,):
+            key = (consumer, event.conversation_id)
+            signal = Signal(consumer, event.conversation_id, event.occurred_at, event.immediate)
+            signals[key] = _merged(signals.get(key), signal)
+    return Plan(tuple(valid), tuple(invalid), tuple(unknown), tuple(signals.values()))
+
+
+def backoff(receives: int) -> timedelta:
+    """How long a record stays invisible after its n-th receive failed: seconds first, hours in the end.
+
+    Five receives outlast an outage of half a day.
+    """
+    return _BACKOFF[min(receives, len(_BACKOFF)) - 1]
+
+
+def _merged(known: Signal | None, signal: Signal) -> Signal:
+    if known is None:
+        return signal
+    return Signal(
+        consumer=signal.consumer,
+        conversation_id=signal.conversation_id,
+        occurred_at=max(known.occurred_at, signal.occurred_at),
+        immediate=known.immediate or signal.immediate,
+    )

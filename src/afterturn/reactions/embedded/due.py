@@ -1,0 +1,196 @@
+"""The table of due reactions: one row for each consumer and conversation with something to do.
+
+``first_at``, ``last_at`` and ``immediate`` are the turns that wait (see ``debounce.Pending``). A claim takes them into
+the run and clears them, so that what is there when the run ends has arrived while it ran. ``due_at`` is when the row
+may be claimed: by the debounce, after a back-off, or, while ``lease`` is set, when the lease ends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from afterturn.clock import from_text, to_text
+from afterturn.errors import LeaseLost
+from afterturn.reactions.debounce import Debounce, Pending
+from afterturn.reactions.engine import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished."""
+
+    consumer: str
+    conversation_id: str
+    attempt: int
+    lease: str
+
+
+def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
+    key = (given.consumer, given.conversation_id)
+    row = connection.execute(
+        "SELECT newest, first_at, last_at, immediate, due_at, lease, attempts, failed FROM reactions "
+        "WHERE consumer = ? AND conversation_id = ?",
+        key,
+    ).fetchone()
+    if row is None:
+        pending = debounce.signal(None, now, immediate=given.immediate)
+        connection.execute(
+            "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
+            "VALUES (?,?,?,?,?,?,?)",
+            (*key, to_text(given.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
+        )
+        return
+    newest, first_at, last_at, immediate, due_at, lease, attempts, failed = row
+    if failed and to_text(given.occurred_at) <= newest:
+        return
+    pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
+    if failed:
+        attempts = 0
+    if lease is None:
+        own = to_text(debounce.due_at(pending))
+        due_at = max(own, due_at) if attempts else own
+    connection.execute(
+        "UPDATE reactions SET newest = max(newest, ?), first_at = ?, last_at = ?, immediate = ?, due_at = ?, "
+        "attempts = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
+        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, *key),
+    )
+
+
+_DUE = "consumer = :consumer AND failed = 0 AND (due_at <= :now OR (:eager AND lease IS NULL AND attempts = 0))"
+
+
+def any_due(connection: sqlite3.Connection, consumer: str, now: datetime, *, eager: bool) -> bool:
+    """``eager``: quiet periods count as over; leases and back-offs do not."""
+    values = {"consumer": consumer, "now": to_text(now), "eager": eager}
+    return connection.execute(f"SELECT 1 FROM reactions WHERE {_DUE} LIMIT 1", values).fetchone() is not None
+
+
+def claim(
+    connection: sqlite3.Connection,
+    consumer: str,
+    limit: int,
+    *,
+    worker: str,
+    now: datetime,
+    until: datetime,
+    eager: bool,
+) -> list[Claimed]:
+    """Take up to ``limit`` due reactions, longest due first, until ``until``."""
+    values = {"consumer": consumer, "now": to_text(now), "eager": eager, "limit": limit}
+    found = connection.execute(
+        f"SELECT conversation_id, attempts, due_at FROM reactions WHERE {_DUE} ORDER BY due_at LIMIT :limit", values
+    ).fetchall()
+    claimed = []
+    for conversation_id, attempts, due_at in found:
+        lease = f"{worker} {due_at}"
+        connection.execute(
+            "UPDATE reactions SET lease = ?, due_at = ?, first_at = NULL, last_at = NULL, immediate = 0 "
+            "WHERE consumer = ? AND conversation_id = ?",
+            (lease, to_text(until), consumer, conversation_id),
+        )
+        claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease))
+    return claimed
+
+
+def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datetime) -> None:
+    """Renew leases, those that were not lost."""
+    connection.executemany(
+        "UPDATE reactions SET due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
+        [(to_text(until), one.consumer, one.conversation_id, one.lease) for one in held],
+    )
+
+
+def give_back(connection: sqlite3.Connection, claimed: Claimed, now: datetime) -> None:
+    """Undo a claim whose run was cut off by a shutdown: due at once for whoever comes next."""
+    connection.execute(
+        "UPDATE reactions SET lease = NULL, due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
+        (to_text(now), claimed.consumer, claimed.conversation_id, claimed.lease),
+    )
+
+
+def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce) -> None:
+    """The run succeeded: forget the row, or debounce what arrived meanwhile. Raises LeaseLost."""
+    pending = _held(connection, claimed)
+    key = (claimed.consumer, claimed.conversation_id)
+    if pending is None:
+        connection.execute("DELETE FROM reactions WHERE consumer = ? AND conversation_id = ?", key)
+    else:
+        connection.execute(
+            "UPDATE reactions SET lease = NULL, attempts = 0, due_at = ? WHERE consumer = ? AND conversation_id = ?",
+            (to_text(debounce.due_at(pending)), *key),
+        )
+
+
+def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime) -> None:
+    """The run failed and is tried again later. Raises LeaseLost."""
+    _held(connection, claimed)
+    connection.execute(
+        "UPDATE reactions SET lease = NULL, attempts = ?, due_at = ? WHERE consumer = ? AND conversation_id = ?",
+        (claimed.attempt, to_text(until), claimed.consumer, claimed.conversation_id),
+    )
+
+
+def give_up(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce) -> bool:
+    """The last attempt failed. Where a turn arrived meanwhile, that one gets attempts of its own.
+
+    Returns whether the reaction counts as failed now. Raises LeaseLost.
+    """
+    pending = _held(connection, claimed)
+    if pending is not None:
+        finish(connection, claimed, debounce)
+        return False
+    connection.execute(
+        "UPDATE reactions SET lease = NULL, failed = 1, attempts = ? WHERE consumer = ? AND conversation_id = ?",
+        (claimed.attempt, claimed.consumer, claimed.conversation_id),
+    )
+    return True
+
+
+def retry(connection: sqlite3.Connection, consumer: str, conversation_id: str, newest: datetime, now: datetime) -> None:
+    """Due now, with fresh attempts."""
+    at = to_text(now)
+    connection.execute(
+        "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
+        "VALUES (?,?,?,?,?,1,?) ON CONFLICT (consumer, conversation_id) DO UPDATE SET failed = 0, attempts = 0, "
+        "first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, immediate = 1, "
+        "due_at = iif(lease IS NULL, excluded.due_at, due_at)",
+        (consumer, conversation_id, to_text(newest), at, at, at),
+    )
+
+
+def waiting(connection: sqlite3.Connection, consumers: list[str]) -> int:
+    """How many reactions of these consumers wait, run, or are put off."""
+    marks = ",".join("?" * len(consumers))
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM reactions WHERE failed = 0 AND consumer IN ({marks})", consumers
+    ).fetchone()
+    return int(count)
+
+
+def oldest(connection: sqlite3.Connection) -> datetime | None:
+    """Since when the longest-waiting reaction waits."""
+    (at,) = connection.execute("SELECT min(first_at) FROM reactions WHERE failed = 0").fetchone()
+    return None if at is None else from_text(at)
+
+
+def _held(connection: sqlite3.Connection, claimed: Claimed) -> Pending | None:
+    row = connection.execute(
+        "SELECT first_at, last_at, immediate, lease FROM reactions WHERE consumer = ? AND conversation_id = ?",
+        (claimed.consumer, claimed.conversation_id),
+    ).fetchone()
+    if row is None or row[3] != claimed.lease:
+        raise LeaseLost(f"{claimed.consumer} was taken over by another worker")
+    return _pending(*row[:3])
+
+
+def _pending(first_at: str | None, last_at: str | None, immediate: int) -> Pending | None:
+    if first_at is None or last_at is None:
+        return None
+    return Pending(from_text(first_at), from_text(last_at), bool(immediate))
+
+
+def _columns(pending: Pending) -> tuple[str, str, int]:
+    return to_text(pending.first_at), to_text(pending.last_at), int(pending.immediate)

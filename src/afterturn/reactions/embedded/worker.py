@@ -1,0 +1,222 @@
+"""Runs due reactions. Each consumer has a loop and slots of its own, so a slow or sick one delays no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+from datetime import timedelta
+from functools import partial
+
+from afterturn import telemetry
+from afterturn.clock import Clock
+from afterturn.errors import LeaseLost, StoreError
+from afterturn.model import Stamp
+from afterturn.reactions.embedded import due
+from afterturn.reactions.embedded.due import Claimed
+from afterturn.reactions.registry import Consumer, Registry
+from afterturn.reactions.run import Policy, error_kind, retry_delay, run_consumer
+from afterturn.sqlite.database import Database
+from afterturn.store.port import ConsumerState, Store, Window
+from afterturn.store.sqlite import stamping
+
+
+class Worker:
+    """Claims and runs the reactions of every registered consumer.
+
+    ``name`` is unique among the workers on a file. ``slots``: runs of one consumer at a time. ``lease``: how soon
+    another worker takes over from one that died; a living one renews it, however long its runs take.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        name: str,
+        policy: Policy,
+        slots: int = 32,
+        lease: timedelta = timedelta(seconds=30),
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._chance = chance
+        self._name = name
+        self._policy = policy
+        self._slots = slots
+        self._lease = lease
+        self._held: dict[asyncio.Task[None], Claimed] = {}
+        self._shadows: frozenset[str] = frozenset()
+        self.wakes = {consumer.name: asyncio.Event() for consumer in registry}
+
+    def wake(self) -> None:
+        """Look for due reactions now rather than at the next poll."""
+        for event in self.wakes.values():
+            event.set()
+
+    async def run(self, stop: asyncio.Event, *, poll: float, eager: bool = False) -> None:
+        """Run what falls due until stopped, then let the runs that have begun finish.
+
+        ``eager`` skips quiet periods. Cancelled, it cuts the runs off and gives their claims back.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [group.create_task(self._serve(consumer, stop, poll, eager)) for consumer in self._registry]
+                renewing = group.create_task(self._renew())
+                await asyncio.gather(*loops)
+                renewing.cancel()
+        finally:
+            await self._cut_off()
+
+    async def run_due(self, *, eager: bool = False) -> int:
+        """Run everything that is due now, and return how many runs that were."""
+        count = 0
+        for consumer in self._registry:
+            while claimed := await self._claim(consumer, self._slots, eager):
+                await asyncio.gather(*(self._run(consumer, one) for one in claimed))
+                count += len(claimed)
+        return count
+
+    async def _serve(self, consumer: Consumer, stop: asyncio.Event, poll: float, eager: bool) -> None:
+        wake = self.wakes[consumer.name]
+        running: set[asyncio.Task[None]] = set()
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                wake.clear()
+                free = self._slots - len(running)
+                claimed = await self._claim(consumer, free, eager) if free else []
+                for one in claimed:
+                    task = asyncio.create_task(self._run(consumer, one))
+                    self._held[task] = one
+                    task.add_done_callback(self._forget)
+                    running.add(task)
+                if len(claimed) < free or not free:
+                    woken = asyncio.ensure_future(wake.wait())
+                    done, _ = await asyncio.wait(
+                        {woken, stopping, *running}, timeout=poll, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    woken.cancel()
+                    running -= done
+            if running:
+                await asyncio.wait(running)
+        finally:
+            stopping.cancel()
+
+    async def _claim(self, consumer: Consumer, limit: int, eager: bool) -> list[Claimed]:
+        now = self._clock()
+        try:
+            if not await self._database.read(lambda c: due.any_due(c, consumer.name, now, eager=eager)):
+                return []
+            self._shadows = frozenset(
+                name for name, one in (await self._store.registrations()).items() if one.state is ConsumerState.SHADOW
+            )
+            return await self._database.write(
+                lambda c: due.claim(
+                    c, consumer.name, limit, worker=self._name, now=now, until=now + self._lease, eager=eager
+                )
+            )
+        except StoreError as error:
+            telemetry.log("claim_failed", level=logging.ERROR, consumer=consumer.name, error=error_kind(error))
+            return []
+
+    async def _run(self, consumer: Consumer, claimed: Claimed) -> None:
+        window: Window | None = None
+        stamp: Stamp | None = None
+        failure: Exception | None = None
+        try:
+            window = await self._store.window(claimed.conversation_id, consumer.name)
+            if window is not None:
+                stamp = await run_consumer(
+                    consumer,
+                    window,
+                    claims=self._store,
+                    policy=self._policy,
+                    now=self._clock(),
+                    attempt=claimed.attempt,
+                    shadow=consumer.name in self._shadows,
+                )
+        except Exception as error:
+            failure = error
+        try:
+            if failure is None:
+                await self._finish(consumer, claimed, window, stamp)
+            else:
+                await self._fail(consumer, claimed, window, failure)
+        except (LeaseLost, StoreError) as error:
+            # The row keeps its lease and is claimed again when that ends.
+            telemetry.log(
+                "reaction_not_recorded",
+                level=logging.ERROR,
+                consumer=consumer.name,
+                conversation_id=claimed.conversation_id,
+                error=error_kind(error),
+            )
+
+    async def _finish(self, consumer: Consumer, claimed: Claimed, window: Window | None, stamp: Stamp | None) -> None:
+        """The stamp and the end of the claim, in one transaction."""
+        now = self._clock()
+
+        def unit(connection: sqlite3.Connection) -> None:
+            due.finish(connection, claimed, consumer.debounce)
+            if window is not None and stamp is not None:
+                stamping.stamp(connection, claimed.conversation_id, consumer.name, stamp, window.through, now)
+
+        await self._database.write(unit)
+        telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped" if stamp else "nothing_new").inc()
+
+    async def _fail(self, consumer: Consumer, claimed: Claimed, window: Window | None, failure: Exception) -> None:
+        now = self._clock()
+        last = claimed.attempt >= consumer.attempts
+        delay = retry_delay(claimed.attempt, self._chance)
+        kind = error_kind(failure)
+
+        def unit(connection: sqlite3.Connection) -> None:
+            if not last or window is None:
+                due.put_off(connection, claimed, now + delay)
+            elif due.give_up(connection, claimed, consumer.debounce):
+                stamping.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
+
+        await self._database.write(unit)
+        telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()
+        telemetry.log(
+            "reaction_failed" if last else "reaction_retried",
+            level=logging.ERROR if last else logging.WARNING,
+            consumer=consumer.name,
+            conversation_id=claimed.conversation_id,
+            attempt=claimed.attempt,
+            error=kind,
+        )
+
+    async def _renew(self) -> None:
+        """Keep the leases of everything that runs here."""
+        while True:
+            await asyncio.sleep(self._lease.total_seconds() / 3)
+            held = list(self._held.values())
+            extend = partial(due.extend, held=held, until=self._clock() + self._lease)
+            if held:
+                try:
+                    await self._database.write(extend)
+                except StoreError as error:
+                    telemetry.log("lease_not_renewed", level=logging.ERROR, error=error_kind(error), count=len(held))
+
+    async def _cut_off(self) -> None:
+        """Cancel what still runs, and give its claims back so that nobody waits for the leases to end."""
+        cut = dict(self._held)
+        for task in cut:
+            task.cancel()
+        await asyncio.gather(*cut, return_exceptions=True)
+        if cut:
+            now = self._clock()
+            await self._database.write(lambda c: [due.give_back(c, one, now) for one in cut.values()])
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._held.pop(task, None)
+        if not task.cancelled() and (error := task.exception()):
+            telemetry.log("reaction_crashed", level=logging.ERROR, error=error_kind(error))

@@ -1,0 +1,59 @@
+"""What afterturn asks of a reaction engine: take signals, and run each consumer when its debounce says so.
+
+The semantics are the same on every engine; the conformance suite in the tests states them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from afterturn.stream.port import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A turn of a conversation has settled, for one consumer. Merged ones carry the newest ``occurred_at``."""
+
+    consumer: str
+    conversation_id: str
+    occurred_at: datetime
+    immediate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A consumer that could not be signalled, by the kind of its error."""
+
+    signal: Signal
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The outcome of a batch. ``acknowledged``: the engine forgot the receipts in the transaction of the signals."""
+
+    refused: Sequence[Refused] = ()
+    acknowledged: bool = False
+
+
+class Signaler(Protocol):
+    """The bridge's half of an engine."""
+
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+        """Deliver signals. ``receipts`` are those that they came from.
+
+        An engine that shares its database with the stream acknowledges them in the same transaction. Raises
+        EngineUnavailable where nothing can be said of any signal.
+        """
+        ...
+
+
+class Engine(Signaler, Protocol):
+    """All of it."""
+
+    async def retry(self, consumer: str, conversation_id: str) -> None:
+        """Run a failed reaction again, with fresh attempts. Raises NotFound where none has failed."""
+        ...

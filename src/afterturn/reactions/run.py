@@ -1,0 +1,81 @@
+"""One run of a consumer: the same on every engine. The engine decides when, and writes the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from afterturn.errors import ConfigError
+from afterturn.model import Stamp
+from afterturn.reactions.registry import Consumer
+from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
+from afterturn.store.port import Window
+
+MAX_STAMP_BYTES = 32_000
+"""All stamps of a conversation share its DynamoDB item (400 KB)."""
+
+_FIRST_RETRY = timedelta(seconds=2)
+_LAST_RETRY = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``effects_max_age``: older turns are history, and reactions to them send nothing out; None lifts that."""
+
+    effects_max_age: timedelta | None = timedelta(hours=24)
+
+    def quiet(self, through: datetime, now: datetime) -> bool:
+        return self.effects_max_age is not None and now - through > self.effects_max_age
+
+
+async def run_consumer(
+    consumer: Consumer,
+    window: Window,
+    *,
+    claims: Claims,
+    policy: Policy,
+    now: datetime,
+    attempt: int,
+    shadow: bool = False,
+) -> Stamp:
+    """Run a consumer over a window, within its timeout; returns what to stamp.
+
+    Raises whatever the consumer raises, TimeoutError, or ConfigError where it returns what is no stamp. A shadow run
+    has no effects, so its work orders are left out.
+    """
+    context = ReactionContext(
+        consumer=consumer.name,
+        conversation_id=window.conversation.id,
+        now=now,
+        attempt=attempt,
+        quiet=shadow or policy.quiet(window.through, now),
+        claims=claims,
+    )
+    turns = TurnWindow(
+        conversation=window.conversation,
+        messages=window.messages,
+        through=window.through,
+        previous=window.conversation.reactions.get(consumer.name),
+    )
+    async with asyncio.timeout(consumer.timeout.total_seconds()):
+        stamp = await consumer.handler(turns, context)
+    if not isinstance(stamp, Stamp):
+        raise ConfigError(f"consumer {consumer.name!r} returned {type(stamp).__name__}, not a Stamp")
+    size = len(json.dumps(stamp.model_dump(mode="json")["data"]))
+    if size > MAX_STAMP_BYTES:
+        raise ConfigError(f"consumer {consumer.name!r} stamped {size} bytes; at most {MAX_STAMP_BYTES} are allowed")
+    return stamp.model_copy(update={"work_orders": ()}) if shadow else stamp
+
+
+def retry_delay(attempt: int, chance: random.Random) -> timedelta:
+    """How long to wait after the n-th failed attempt: doubling, up to ten minutes, with half of it left to chance."""
+    longest = min(_FIRST_RETRY * 2 ** (attempt - 1), _LAST_RETRY)
+    return longest * (0.5 + chance.random() / 2)
+
+
+def error_kind(error: BaseException) -> str:
+    """What may be told of an error: its type. Its text can hold content."""
+    return type(error).__name__

@@ -1,0 +1,1 @@
+"""Where settled turns wait for the bridge: durable, in order for each conversation."""

@@ -1,0 +1,64 @@
+"""Log lines and metrics. Both can hold ids, enums, counters and times only: the allowed keys stand here.
+
+A key outside the list is a programming error and raises, so no content can slip in by an afterthought.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from prometheus_client import Counter
+
+LOG_KEYS = frozenset(
+    {
+        "action",
+        "age_s",
+        "attempt",
+        "channel",
+        "consumer",
+        "conversation_id",
+        "count",
+        "delay_s",
+        "error",
+        "event_id",
+        "kind",
+        "message_id",
+        "property_id",
+        "queue",
+        "receives",
+        "stage",
+        "status",
+        "through",
+        "worker",
+    }
+)
+METRIC_LABELS = frozenset({"channel", "consumer", "error", "kind", "outcome", "queue"})
+
+_logger = logging.getLogger("afterturn")
+
+
+def log(action: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """One structured line with a stable ``action`` and identifiers: ``action=settle conversation_id=c1``."""
+    unknown = fields.keys() - LOG_KEYS
+    if unknown:
+        raise ValueError(f"log keys {sorted(unknown)} are not on the list of keys that hold no content")
+    if _logger.isEnabledFor(level):
+        line = " ".join([f"action={action}", *(f"{key}={value}" for key, value in fields.items() if value is not None)])
+        _logger.log(level, "%s", line, extra={"action": action, "fields": fields})
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    unknown = set(labels) - METRIC_LABELS
+    if unknown:
+        raise ValueError(f"metric labels {sorted(unknown)} are not on the list of labels that hold no content")
+    return Counter(f"afterturn_{name}", text, labels)
+
+
+turns_settled = _counter("turns_settled", "Turns settled.", "channel")
+publish_failures = _counter("publish_failures", "Events left to the sweep after a failed publish.")
+records_buried = _counter("records_buried", "Stream records moved to the dead letters by the bridge.", "queue")
+signals_parked = _counter("signals_parked", "Signals parked because one consumer refused them.", "consumer")
+reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
+debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
+alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")
