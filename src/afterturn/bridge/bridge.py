@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from afterturn import telemetry
@@ -13,21 +13,24 @@ from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.reactions.engine import Refused, Signaler
 from afterturn.stream.port import Delivery, Queue, Receipt, Stream
 
-VISIBILITY = timedelta(seconds=60)
-"""A batch takes milliseconds; a bridge that died gives its batch back after this."""
-
 
 class Bridge:
-    """Reads both queues and signals consumers by name."""
+    """Reads both queues and signals consumers by name.
 
-    def __init__(self, stream: Stream, engine: Signaler, consumers: Callable[[], Collection[str]]) -> None:
+    ``visibility``: how soon the batch of a bridge that died is handed out again; a batch takes milliseconds.
+    ``strangers``: groups of the direct queue that wait for a consumer which this bridge does not know.
+    """
+
+    def __init__(self, stream: Stream, engine: Signaler, consumers: Collection[str], *, visibility: timedelta) -> None:
         self._stream = stream
         self._engine = engine
         self._consumers = consumers
+        self._visibility = visibility
+        self.strangers: set[tuple[str | None, str]] = set()
 
     async def pump(self, queue: Queue, *, limit: int) -> int:
         """Receive one batch and handle it; returns how many records there were. Raises EngineUnavailable."""
-        batch = await self._stream.receive(queue, limit=limit, visibility=VISIBILITY)
+        batch = await self._stream.receive(queue, limit=limit, visibility=self._visibility)
         if batch:
             await self.handle(batch)
         return len(batch)
@@ -38,9 +41,10 @@ class Bridge:
         An invalid record goes to the dead letters alone. A consumer that refuses gets the event parked in the direct
         queue, and the record is done with. Raises EngineUnavailable after the batch was given back.
         """
-        todo = plan(batch, self._consumers())
+        todo = plan(batch, self._consumers)
         for delivery, reason in todo.invalid:
             await self._bury(delivery, reason)
+        self.strangers |= {(delivery.consumer, delivery.group) for delivery in todo.unknown}
         await self._put_off(todo.unknown, error="unknown_consumer")
         receipts = [delivery.receipt for delivery, _ in todo.valid]
         try:

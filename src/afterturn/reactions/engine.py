@@ -5,6 +5,7 @@ The semantics are the same on every engine; the conformance suite in the tests s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,4 +57,24 @@ class Engine(Signaler, Protocol):
 
     async def retry(self, consumer: str, conversation_id: str) -> None:
         """Run a failed reaction again, with fresh attempts. Raises NotFound where none has failed."""
+        ...
+
+    async def waiting(self) -> int:
+        """How many reactions of this app's consumers wait, run, or are put off."""
+        ...
+
+    async def oldest(self) -> datetime | None:
+        """Since when the longest-waiting reaction waits."""
+        ...
+
+
+class Runner(Protocol):
+    """What runs the consumers of an engine in this process."""
+
+    def wake(self) -> None:
+        """Look for due reactions now rather than at the next poll."""
+        ...
+
+    async def run(self, stop: asyncio.Event, *, poll: float, eager: bool = False) -> None:
+        """Run what falls due until stopped, then let the runs that have begun finish. ``eager`` skips quiet periods."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -72,6 +72,17 @@ class Registry:
         )
         self._consumers[name] = consumer
         return consumer
+
+    def extend(self, others: Iterable[Consumer]) -> None:
+        """Take over consumers that were declared elsewhere."""
+        for consumer in others:
+            if consumer.name in self._consumers:
+                raise ConfigError(f"consumer {consumer.name!r} is declared twice")
+            self._consumers[consumer.name] = consumer
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._consumers)
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers.values())

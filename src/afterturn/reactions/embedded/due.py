@@ -103,11 +103,11 @@ def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datet
     )
 
 
-def give_back(connection: sqlite3.Connection, claimed: Claimed, now: datetime) -> None:
-    """Undo a claim whose run was cut off by a shutdown: due at once for whoever comes next."""
-    connection.execute(
+def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: datetime) -> None:
+    """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
+    connection.executemany(
         "UPDATE reactions SET lease = NULL, due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
-        (to_text(now), claimed.consumer, claimed.conversation_id, claimed.lease),
+        [(to_text(now), one.consumer, one.conversation_id, one.lease) for one in given],
     )
 
 

@@ -214,7 +214,7 @@ class Worker:
         await asyncio.gather(*cut, return_exceptions=True)
         if cut:
             now = self._clock()
-            await self._database.write(lambda c: [due.give_back(c, one, now) for one in cut.values()])
+            await self._database.write(partial(due.give_back, given=list(cut.values()), now=now))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._held.pop(task, None)

@@ -1,0 +1,68 @@
+"""What a user's module declares: an app and its consumers. Declaring opens nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from afterturn.backbone import Backbone
+from afterturn.config import Settings, read_settings
+from afterturn.errors import ConfigError
+from afterturn.reactions.registry import Handler, Registry
+
+
+class App:
+    """The consumers of a deployment: those that ship with afterturn, and your own.
+
+    ``shipped=False`` leaves the shipped ones (topics, grade, maintenance, inbound-package) out.
+    """
+
+    def __init__(self, *, shipped: bool = True) -> None:
+        self.shipped = shipped
+        self.registry = Registry()
+
+    def consumer(self, name: str, **policy: Any) -> Callable[[Handler], Handler]:
+        """Register a reaction: ``@app.consumer("sentiment", quiet="90s", max_wait="5m")``.
+
+        The policy: ``quiet``, ``max_wait``, ``attempts``, ``timeout``, ``shadow``; see ``Registry.add``. Raises
+        ConfigError for a declaration that makes no sense.
+        """
+
+        def register(handler: Handler) -> Handler:
+            self.registry.add(name, handler, **policy)
+            return handler
+
+        return register
+
+    def open(self, settings: Settings | None = None, **given: Any) -> AbstractAsyncContextManager[Backbone]:
+        """The app on its store: ``async with app.open(db="afterturn.db") as backbone: …``.
+
+        Settings come from the environment where they are not given.
+        """
+        from afterturn.build import open_backbone  # noqa: PLC0415 - only the composition root knows the adapters
+
+        return open_backbone(self, settings or read_settings(**given))
+
+
+def load_app(reference: str) -> App:
+    """The app that ``my_module:app`` names; the current folder is looked in first. Raises ConfigError."""
+    module_name, colon, attribute = reference.partition(":")
+    if not colon or not module_name or not attribute:
+        raise ConfigError(f"app {reference!r}: write it as module:attribute, such as my_module:app")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"app {reference!r}: importing {module_name} failed: {error!r}") from error
+    app = getattr(module, attribute, None)
+    if not isinstance(app, App):
+        raise ConfigError(f"app {reference!r}: {module_name}.{attribute} is not an afterturn.App")
+    return app

@@ -1,0 +1,153 @@
+"""An open afterturn: everything an agent, an operator or a command does goes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from afterturn import telemetry
+from afterturn.bridge.bridge import Bridge, wait_any
+from afterturn.clock import Clock
+from afterturn.config import Settings
+from afterturn.errors import StoreError, StreamUnavailable
+from afterturn.inbox import Inbox
+from afterturn.ledger.ledger import Ledger
+from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
+from afterturn.reactions.engine import Engine, Runner
+from afterturn.reactions.registry import Registry
+from afterturn.settle import Receipt, Settler
+from afterturn.store.port import ConsumerState, Registration, Store
+from afterturn.stream.port import Stream
+
+BRIDGE_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is still to be done: records in the stream, reactions that wait, dead letters."""
+
+    streamed: int
+    waiting: int
+    dead: int
+
+
+class Backbone:
+    """The rooms of afterturn, wired up. Made by ``build.open_backbone`` or ``App.open``."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        registry: Registry,
+        clock: Clock,
+        store: Store,
+        stream: Stream,
+        engine: Engine,
+        runner: Runner,
+        bridge: Bridge,
+        wake: asyncio.Event,
+    ) -> None:
+        emitter = settings.emitter.value
+        self.settings = settings
+        self.registry = registry
+        self.clock = clock
+        self.store = store
+        self.stream = stream
+        self.engine = engine
+        self.inbox = Inbox(store, clock)
+        self.ledger = Ledger(store, stream, clock, emitter)
+        self._settler = Settler(store, stream, clock, emitter)
+        self._runner = runner
+        self._bridge = bridge
+        self._wake = wake
+
+    async def settle(self, turn: Turn) -> Receipt:
+        """Save a turn and mark it settled; see ``settle.Settler.settle``."""
+        receipt = await self._settler.settle(turn)
+        self._wake.set()
+        return receipt
+
+    async def on_conversation_turn_complete(
+        self, conversation_id: str, *, flush_mode: FlushMode = FlushMode.DEBOUNCED, key: str | None = None
+    ) -> Receipt:
+        """Settle a conversation whose messages were all saved before, such as a voice call that ended."""
+        receipt = await self._settler.on_conversation_turn_complete(conversation_id, flush_mode=flush_mode, key=key)
+        self._wake.set()
+        return receipt
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message]) -> int:
+        """Save messages in the middle of a turn; nothing moves in the inbox. Returns how many were new."""
+        return await self._settler.save_messages(meta, messages)
+
+    async def save_conversation(self, meta: ConversationMeta) -> Conversation:
+        """Create a conversation, or replace what the writer owns of it."""
+        return await self._settler.save_conversation(meta)
+
+    async def register(self) -> None:
+        """Record the app's consumers in the ledger; from their first registration on they owe every turn."""
+        now = self.clock()
+        await self.store.register(
+            [
+                Registration(
+                    name=consumer.name,
+                    registered_at=now,
+                    state=ConsumerState.SHADOW if consumer.shadow else ConsumerState.LIVE,
+                    max_wait=consumer.debounce.max_wait,
+                )
+                for consumer in self.registry
+            ]
+        )
+
+    async def run(self, stop: asyncio.Event, *, eager: bool = False, sweeping: bool = True) -> None:
+        """Bridge, reactions and sweeps until stopped; then let what has begun finish.
+
+        ``eager`` skips quiet periods.
+        """
+        poll = self.settings.poll.total_seconds()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._bridge.run(stop, self._wake, limit=BRIDGE_BATCH, poll=poll))
+            group.create_task(self._runner.run(stop, poll=poll, eager=eager))
+            if sweeping:
+                group.create_task(self._sweep(stop))
+
+    async def drain(self, *, eager: bool = False, progress: Callable[[Backlog], None] = lambda _: None) -> Backlog:
+        """Run until nothing waits and nothing that this app can do is owed; returns what is left.
+
+        What is left is for consumers that the app does not declare, or in the dead letters. Reactions that were given
+        up on are left, too: the ledger names them.
+        """
+        stop = asyncio.Event()
+        running = asyncio.create_task(self.run(stop, eager=eager, sweeping=False))
+        try:
+            pause = 0.02
+            while not running.done():
+                backlog = await self.backlog()
+                progress(backlog)
+                if backlog.streamed <= len(self._bridge.strangers) and not backlog.waiting:
+                    swept = await self.ledger.sweep(grace=timedelta(0), everything=True, only=self.registry.names)
+                    if not swept:
+                        return backlog
+                    self._wake.set()
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, 0.25)
+            await running
+            raise AssertionError("the run ended without being stopped")
+        finally:
+            stop.set()
+            await running
+
+    async def backlog(self) -> Backlog:
+        """What is still to be done."""
+        depth = await self.stream.depth()
+        return Backlog(streamed=depth.main + depth.direct, waiting=await self.engine.waiting(), dead=depth.dead)
+
+    async def _sweep(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self.ledger.sweep(grace=self.settings.grace)
+            except (StoreError, StreamUnavailable) as error:
+                telemetry.log("sweep_failed", level=logging.ERROR, error=type(error).__name__)
+            await wait_any(stop, timeout=self.settings.sweep_every.total_seconds())

@@ -1,0 +1,57 @@
+"""Settings: read once, frozen, every one of them an environment variable with the prefix ``AFTERTURN_``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from afterturn.clock import parse_duration
+from afterturn.errors import ConfigError
+from afterturn.model import Emitter, invalid
+
+
+def _read_duration(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Secrets are masked wherever settings are printed."""
+
+    model_config = SettingsConfigDict(env_prefix="AFTERTURN_", frozen=True, extra="ignore")
+
+    db: Path = Field(Path("afterturn.db"), description="The SQLite file of the embedded profile.")
+    busy_timeout: Duration = Field(timedelta(seconds=10), description="How long to wait for another process's write.")
+    emitter: Emitter = Field(Emitter.WORKER, description="The name of this runtime in the events that it emits.")
+    slots: int = Field(32, ge=1, le=1000, description="Runs of one consumer at a time, in one process.")
+    lease: Duration = Field(timedelta(seconds=30), description="How soon another worker takes over from a dead one.")
+    poll: Duration = Field(timedelta(milliseconds=500), description="How often to look for other processes' work.")
+    grace: Duration = Field(timedelta(minutes=2), description="How long a reaction may be owed before it is reported.")
+    sweep_every: Duration = Field(timedelta(minutes=1), description="How often `up` sweeps what is owed.")
+    effects_max_age: Duration | None = Field(
+        timedelta(hours=24), description="Reactions to older turns stamp, but send nothing out."
+    )
+    effects_for_history: bool = Field(False, description="Lift effects_max_age: reactions to old turns send out too.")
+    taxonomy: Path | None = Field(None, description="A topics file of your own in place of the shipped one.")
+    webhook_url: str | None = Field(None, description="Where inbound-package delivers.")
+    webhook_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
+    alert_url: str | None = Field(None, description="Where red alerts are delivered, besides the log.")
+    alert_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
+    model: str | None = Field(
+        None, description="A language model judges in place of the rules, e.g. openai:gpt-4o-mini (needs [llm])."
+    )
+
+
+def read_settings(**given: Any) -> Settings:
+    """Settings from the environment, with what is given on top; raises ConfigError that names the setting."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        problem = invalid(error)
+        raise ConfigError(f"setting {problem.field} (AFTERTURN_{problem.field.upper()}): {problem.problem}") from None

@@ -1,0 +1,126 @@
+"""Reads pages: one seek in the index, then on until the page is full, the window ends or the budget is spent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from afterturn.clock import Clock
+from afterturn.errors import InvalidQuery
+from afterturn.inbox.cursor import Cursor, decode, encode
+from afterturn.inbox.query import InboxQuery, Page, Row, matches, property_ids, row_of
+from afterturn.model import Conversation
+from afterturn.store.port import Range, Reader, RecencyKey
+from afterturn.store.reads import key_of
+
+_LARGEST_READ = 1_000
+
+
+class Inbox:
+    """The read side of the store, as operators ask it."""
+
+    def __init__(self, store: Reader, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def page(self, query: InboxQuery, cursor: str | None = None) -> Page:
+        """One page. The same query with the page's ``next_cursor`` goes on below the last row that was returned.
+
+        Raises InvalidCursor, and InvalidQuery for a consumer that is not registered.
+        """
+        registrations = await self._store.registrations()
+        for name in (*query.owed, *query.failed):
+            if name != "any" and name not in registrations:
+                raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
+        fingerprint = query.fingerprint()
+        start = None if cursor is None else decode(cursor, fingerprint)
+        since, until = query.bounds(self._clock())
+        if start is not None:
+            since = start.since
+        reader = _Merged(self._store, _ranges(query, since, until), start.after if start else None)
+        rows: list[Row] = []
+        scanned = 0
+        last: RecencyKey | None = None
+        while len(rows) < query.limit and scanned < query.budget:
+            wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
+            batch = await reader.read(wanted)
+            for conversation in batch:
+                scanned += 1
+                last = key_of(conversation)
+                row = row_of(conversation, registrations)
+                if matches(row, query):
+                    rows.append(row)
+                    if len(rows) == query.limit:
+                        break
+            if len(batch) < wanted:
+                return Page(tuple(rows), None, complete=True, scanned=scanned)
+        # The place is that of the last row looked at: rows between it and the last one returned did not match.
+        assert last is not None
+        more = len(rows) < query.limit or bool(await reader.read(1))
+        next_cursor = encode(Cursor(last, since), fingerprint) if more else None
+        return Page(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
+
+    async def row(self, conversation_id: str) -> Row | None:
+        """One conversation as the inbox would show it."""
+        conversation = await self._store.conversation(conversation_id)
+        return None if conversation is None else row_of(conversation, await self._store.registrations())
+
+
+def read_size(missing: int, scanned: int, passed: int, budget: int) -> int:
+    """How many rows to read next, from the share that passed so far: enough to fill the page, not far past it."""
+    if scanned == 0:
+        wanted = missing
+    elif passed == 0:
+        wanted = max(missing, scanned * 2)
+    else:
+        wanted = -(-missing * scanned // passed)
+    return max(1, min(wanted, budget, _LARGEST_READ))
+
+
+def _ranges(query: InboxQuery, since: datetime | None, until: datetime | None) -> list[Range]:
+    if not query.properties:
+        return [Range(since, until)]
+    return [Range(since, until, of_property=True, property_id=one) for one in property_ids(query)]
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of the index, the rows of it that were read and not handed out yet, and where to read on."""
+
+    part: Range
+    before: RecencyKey | None
+    rows: deque[Conversation] = field(default_factory=deque)
+    exhausted: bool = False
+
+    async def fill(self, store: Reader, limit: int) -> None:
+        if self.rows or self.exhausted:
+            return
+        found = await store.recency(self.part, before=self.before, limit=limit)
+        self.rows.extend(found.rows)
+        self.exhausted = found.exhausted
+        if found.rows:
+            self.before = key_of(found.rows[-1])
+
+
+class _Merged:
+    """Several parts of the index as one, newest first, each read no further than is needed."""
+
+    def __init__(self, store: Reader, parts: Sequence[Range], before: RecencyKey | None) -> None:
+        self._store = store
+        self._parts = [_Part(part, before) for part in parts]
+
+    async def read(self, limit: int) -> list[Conversation]:
+        """The next rows; fewer than ``limit`` only at the end."""
+        share = -(-limit // len(self._parts))
+        rows: list[Conversation] = []
+        while len(rows) < limit:
+            for part in self._parts:
+                while not part.rows and not part.exhausted:
+                    await part.fill(self._store, share)
+            heads = [part for part in self._parts if part.rows]
+            if not heads:
+                break
+            rows.append(max(heads, key=lambda part: key_of(part.rows[0])).rows.popleft())
+        return rows

@@ -1,0 +1,1 @@
+"""What is owed: audit it, sweep it, replay history."""

@@ -1,0 +1,96 @@
+"""Debts: which reaction owes which conversation, since when, and when to remind it. Deciding is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.clock import to_text
+from afterturn.model import Conversation
+from afterturn.reactions.state import ReactionState, reaction_states
+from afterturn.store.port import Reader, Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """A consumer has not seen a conversation's newest turns.
+
+    ``since``: when the store recorded the first turn that it has not seen. ``age`` is counted from there, so that
+    imported history is not overdue the moment it arrives, and a busy conversation cannot hide a consumer that is dead.
+    """
+
+    conversation: Conversation
+    consumer: str
+    state: ReactionState
+    since: datetime
+    age: timedelta
+
+    def to_json(self) -> dict[str, Any]:
+        settled_at = self.conversation.settled_at
+        return {
+            "conversationId": self.conversation.id,
+            "consumer": self.consumer,
+            "state": self.state.value,
+            "settledAt": None if settled_at is None else to_text(settled_at),
+            "owedSince": to_text(self.since),
+            "ageSeconds": int(self.age.total_seconds()),
+        }
+
+
+async def debts_of(
+    conversation: Conversation,
+    registrations: Mapping[str, Registration],
+    store: Reader,
+    now: datetime,
+    grace: timedelta,
+) -> list[Debt]:
+    """The failed reactions of a conversation, and those that are owed for longer than the grace period.
+
+    A consumer's own ``max_wait`` comes on top of the grace period: waiting that long is its debounce at work.
+    """
+    found = []
+    for name, state in reaction_states(conversation, registrations).items():
+        if state is ReactionState.FRESH:
+            continue
+        registration = registrations[name]
+        since = await _owed_since(conversation, name, registration, store)
+        debt = Debt(conversation, name, state, since, age=max(now - since, timedelta(0)))
+        if state is ReactionState.FAILED or debt.age >= overdue_after(registration, grace):
+            found.append(debt)
+    return found
+
+
+def overdue_after(registration: Registration, grace: timedelta) -> timedelta:
+    """The age from which a debt counts; without a grace period every debt does."""
+    return grace + registration.max_wait if grace else timedelta(0)
+
+
+def remind(age: timedelta, age_before: timedelta | None, first: timedelta) -> bool:
+    """Whether a sweep reminds of a debt: at ages that double from ``first``, so a hopeless one is not hammered.
+
+    ``age_before``: the debt's age at the sweep before this one (None where there was none, or no debt yet).
+    """
+    if age < first:
+        return False
+    if age_before is None or age_before < first or not first:
+        return True
+    return doublings(age, first) > doublings(age_before, first)
+
+
+def doublings(age: timedelta, first: timedelta) -> int:
+    """How often ``first`` doubles before it exceeds ``age``."""
+    return (age // first).bit_length() - 1
+
+
+async def _owed_since(conversation: Conversation, consumer: str, registration: Registration, store: Reader) -> datetime:
+    stamp = conversation.reactions.get(consumer)
+    through = None if stamp is None else stamp.through
+    after = through
+    while turns := await store.turns(conversation.id, after=after, limit=100):
+        for turn in turns:
+            if stamp is not None or turn.recorded_at >= registration.registered_at:
+                return turn.recorded_at
+        after = turns[-1].occurred_at
+    return conversation.recorded_at or registration.registered_at

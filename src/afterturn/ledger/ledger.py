@@ -1,0 +1,201 @@
+"""The ledger: settled turns against stamps. It can name what is owed, remind of it, and replay history."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn import telemetry
+from afterturn.clock import Clock
+from afterturn.errors import InvalidQuery, StreamUnavailable
+from afterturn.event import TurnSettled, event_id
+from afterturn.ledger.debts import Debt, debts_of, overdue_after, remind
+from afterturn.model import UNASSIGNED, Channel, Conversation, FlushMode, Origin
+from afterturn.reactions.state import ReactionState
+from afterturn.store.port import ConsumerState, Range, Store
+from afterturn.store.reads import walk
+from afterturn.stream.port import Publisher
+
+GRACE = timedelta(minutes=2)
+_READ = 500
+_SWEPT = "ledger.swept"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found. Clean: nothing is owed beyond the grace period, and nothing has failed."""
+
+    checked: int
+    debts: tuple[Debt, ...]
+    at: datetime
+
+    @property
+    def clean(self) -> bool:
+        return not self.debts
+
+    @property
+    def owed(self) -> int:
+        return sum(debt.state is ReactionState.OWED for debt in self.debts)
+
+    @property
+    def failed(self) -> int:
+        return sum(debt.state is ReactionState.FAILED for debt in self.debts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "clean": self.clean,
+            "checked": self.checked,
+            "owed": self.owed,
+            "failed": self.failed,
+            "debts": [debt.to_json() for debt in self.debts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which part of history: ``since <= recency < until``, of one property (or UNASSIGNED) or of all."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    property_id: str | None = None
+
+    def range(self) -> Range:
+        return Range(
+            since=self.since,
+            until=self.until,
+            of_property=self.property_id is not None,
+            property_id=None if self.property_id == UNASSIGNED else self.property_id,
+        )
+
+
+class Ledger:
+    """Reads the recency index, newest first, and writes nothing but requests and events."""
+
+    def __init__(self, store: Store, stream: Publisher, clock: Clock, emitter: str) -> None:
+        self._store = store
+        self._stream = stream
+        self._clock = clock
+        self._emitter = emitter
+
+    async def audit(
+        self,
+        selection: Selection | None = None,
+        *,
+        grace: timedelta = GRACE,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Audit:
+        """Compare every conversation of a selection with its stamps. ``progress`` is told how many were read.
+
+        Costs one read of the selection's rows, whatever is owed.
+        """
+        now = self._clock()
+        registrations = await self._store.registrations()
+        debts: list[Debt] = []
+        checked = 0
+        async for conversation in walk(self._store, (selection or Selection()).range()):
+            debts += await debts_of(conversation, registrations, self._store, now, grace)
+            checked += 1
+            if checked % _READ == 0:
+                progress(checked)
+        progress(checked)
+        return Audit(checked=checked, debts=tuple(debts), at=now)
+
+    async def sweep(
+        self,
+        selection: Selection | None = None,
+        *,
+        grace: timedelta = GRACE,
+        everything: bool = False,
+        only: Collection[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> tuple[Debt, ...]:
+        """Put what is owed into the stream again, and return it.
+
+        A debt is reminded of at ages that double from when it is overdue; ``everything`` reminds of all. ``only``: of
+        these consumers. Failed reactions are left alone: they are retried on demand, or by the next turn.
+        """
+        before = await self._store.marked(_SWEPT)
+        registrations = await self._store.registrations()
+        audit = await self.audit(selection, grace=grace, progress=progress)
+        caught = []
+        for debt in audit.debts:
+            first = overdue_after(registrations[debt.consumer], grace)
+            age_before = None if before is None else before - debt.since
+            if only is not None and debt.consumer not in only:
+                continue
+            if debt.state is ReactionState.OWED and (everything or remind(debt.age, age_before, first)):
+                await self._emit(debt.conversation, debt.consumer, FlushMode.IMMEDIATE)
+                telemetry.debts_swept.labels(consumer=debt.consumer).inc()
+                telemetry.log(
+                    "debt_swept",
+                    level=logging.WARNING,
+                    consumer=debt.consumer,
+                    conversation_id=debt.conversation.id,
+                    age_s=int(debt.age.total_seconds()),
+                )
+                caught.append(debt)
+        if selection is None and only is None:
+            await self._store.mark(_SWEPT, audit.at)
+        return tuple(caught)
+
+    async def replay(
+        self,
+        selection: Selection | None = None,
+        *,
+        consumers: Sequence[str] = (),
+        rate: float | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Ask consumers (all that are not retired, where none is named) for a part of history.
+
+        Each conversation that a consumer has not seen to its end is owed from now on, and put into the stream.
+        ``rate``: at most so many events a second. Killed half-way, what was asked for is owed and swept, and running
+        it again goes on. Returns how many events were emitted. Raises InvalidQuery for an unknown consumer.
+        """
+        registrations = await self._store.registrations()
+        for name in consumers:
+            if name not in registrations:
+                raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
+        names = consumers or [n for n, one in registrations.items() if one.state is not ConsumerState.RETIRED]
+        emitted = 0
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async for conversation in walk(self._store, (selection or Selection()).range()):
+            behind = [name for name in names if _is_behind(conversation, name)]
+            if behind:
+                await self._store.request(conversation.id, behind)
+            for name in behind:
+                await self._emit(conversation, name, FlushMode.DEBOUNCED)
+                emitted += 1
+                progress(emitted)
+                if rate is not None:
+                    await asyncio.sleep(max(0.0, emitted / rate - (loop.time() - began)))
+        return emitted
+
+    async def _emit(self, conversation: Conversation, consumer: str, flush_mode: FlushMode) -> None:
+        assert conversation.settled_at is not None
+        event = TurnSettled(
+            conversation_id=conversation.id,
+            property_id=conversation.property_id or UNASSIGNED,
+            origin=Origin.VOICE if conversation.channel is Channel.VOICE else Origin.TEXT,
+            channel=conversation.channel,
+            emitter=self._emitter,
+            occurred_at=conversation.settled_at,
+            event_id=event_id(conversation.id, conversation.settled_at),
+            flush_mode=flush_mode,
+        )
+        try:
+            await self._stream.publish(event, consumer=consumer)
+        except StreamUnavailable:
+            await self._stream.publish(event, consumer=consumer)
+
+
+def _is_behind(conversation: Conversation, consumer: str) -> bool:
+    if conversation.settled_at is None:
+        return False
+    stamp = conversation.reactions.get(consumer)
+    return stamp is None or stamp.through is None or stamp.through < conversation.settled_at
