@@ -22,7 +22,7 @@ from typing import Self
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidInput
 
-from . import dialogues, jsonl
+from . import dialogues, jsonl, mbox, sms, telegram
 from .detection import Format, detect, known
 from .records import BadRecord, ImportedConversation, Options
 from .source import Source
@@ -41,6 +41,9 @@ _Conversations = Callable[[Source, Options], Iterator[ImportedConversation | Bad
 _READERS: dict[Format, tuple[_Conversations, int]] = {
     Format.AFTERTURN: (jsonl.conversations, 1),
     Format.DIALOGUES: (dialogues.conversations, 1),
+    Format.MBOX: (mbox.conversations, 2),
+    Format.TELEGRAM: (telegram.conversations, 1),
+    Format.SMS: (sms.conversations, 1),
 }
 """The reader of each format and how often it goes through the file."""
 

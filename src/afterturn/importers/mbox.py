@@ -1,0 +1,234 @@
+"""An mbox file of mail (Gmail Takeout, Thunderbird, mutt).
+
+A conversation is a thread (:mod:`~afterturn.importers.mail_threads`); its id is ``mail:`` and the id at the thread's
+root. Who is us: ``own`` names addresses or domains (``@example.com``); without it
+:func:`~afterturn.importers.mail_threads.own_addresses` says. What they sent is outbound. An automatic mail
+(``Auto-Submitted``, RFC 3834) has the role ``system``.
+
+A mail's time is its ``Date`` where that lies between 1990 and now, else the date of its ``From `` line, which the
+receiver wrote; a mail with neither is bad. Its id is its ``Message-ID``; a mail without one, and a second one of the
+same id and other content, gets a hash of its content. Two that agree in id and content (a mail under two labels)
+are one. The plain text is preferred, HTML is made text, quoted replies stay; attachments are named, not read.
+
+The standard library's ``mailbox`` opens a file to write in it, takes any line that begins with ``From `` for a new
+mail, and tells no progress; so the file is split here. It is gone through twice: once for who wrote to whom and once,
+thread by thread, for the texts, so that the texts of a large mailbox need not fit into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.message import Message as MailMessage
+
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
+
+from .mail import (
+    TROUBLES,
+    addresses,
+    content,
+    header,
+    message_ids,
+    parse_date,
+    parse_from_line,
+    parse_mail,
+    raw_header,
+)
+from .mail_threads import Envelope, is_own, normal_subject, own_addresses, threads
+from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, Options, legal_id, make, time_problem
+from .source import Source
+from .turns import make_turns, thread_order
+
+MAX_MAIL_BYTES = 128 * 2**20
+MAX_HEADER_BYTES = 2**20
+
+_LINE_BYTES = 2**16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FROM_LINE = re.compile(rb"From (?:-?[ \t]*\r?\n\Z|.*\d\d?:\d\d)")
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.M)
+
+
+def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+    """Mails that are bad by their headers, then the threads, each after those of its mails whose text is bad."""
+    envelopes: list[Envelope] = []
+    seen: dict[str, str] = {}
+    for piece in _split(source):
+        envelope = piece if isinstance(piece, BadRecord) else _envelope(piece, seen, options)
+        if isinstance(envelope, BadRecord):
+            yield envelope
+        elif envelope:
+            envelopes.append(envelope)
+    own = frozenset(address.strip().lower() for address in options.own) or own_addresses(envelopes)
+    for thread in threads(envelopes, own):
+        yield from _conversation(source, thread, own, options)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Where a mail lies in the file, its headers, and a hash of what follows them."""
+
+    place: str
+    from_line: bytes
+    start: int
+    end: int = 0
+    headers: bytearray = field(default_factory=bytearray)
+    body: hashlib._Hash = field(default_factory=hashlib.sha256)
+    blank_lines: int = 0
+    in_body: bool = False
+
+    def take(self, line: bytes, *, begins: bool) -> None:
+        bare = line.rstrip(b"\r\n")
+        if not self.in_body:
+            self.in_body = begins and not bare
+            self.headers += line if len(self.headers) < MAX_HEADER_BYTES else b""
+        elif begins and not bare:
+            # Blank lines at the end belong to the file, not to the mail.
+            self.blank_lines += 1
+        else:
+            self.body.update(b"\n" * self.blank_lines + bare + b"\n")
+            self.blank_lines = 0
+
+
+def _split(source: Source) -> Iterator[_Piece | BadRecord]:
+    piece: _Piece | None = None
+    position = number = 0
+    after_blank = begins = True
+    while raw := source.readline(_LINE_BYTES):
+        line = raw if position else raw.removeprefix(_BYTE_ORDER_MARK)
+        if begins and after_blank and _FROM_LINE.match(line):
+            if piece:
+                piece.end = position
+                yield piece
+            number += 1
+            piece = _Piece(f"{source.name}: message {number}", line, position + len(raw))
+        elif piece:
+            piece.take(line, begins=begins)
+        elif line.strip():
+            yield BadRecord(source.name, 'does not begin with a "From " line; nothing before the first one came in')
+            piece = _Piece("", b"", position)
+        position += len(raw)
+        after_blank = begins and not line.strip(b"\r\n")
+        begins = line.endswith(b"\n")
+    if piece:
+        piece.end = position
+        yield piece
+
+
+def _envelope(piece: _Piece, seen: dict[str, str], options: Options) -> Envelope | BadRecord | None:
+    """None for a mail that was met before. ``seen``: the content of every message id."""
+    if not piece.place:
+        return None
+    if piece.end - piece.start > MAX_MAIL_BYTES:
+        return BadRecord(piece.place, f"is larger than {MAX_MAIL_BYTES} bytes")
+    try:
+        mail = parse_mail(bytes(piece.headers), headers_only=True)
+        at = _time(mail, piece.from_line, options)
+        if at is None:
+            return BadRecord(piece.place, 'Date: neither it nor the "From " line is a time between 1990 and now')
+        names = _names(mail, _fingerprint(mail, piece), seen)
+        if names is None:
+            return None
+        message_id, provider_id, thread_id = names
+        references = message_ids(mail, "References") + message_ids(mail, "In-Reply-To")
+        return Envelope(
+            place=piece.place,
+            start=piece.start,
+            end=piece.end,
+            at=at,
+            message_id=message_id,
+            provider_id=provider_id,
+            thread_ids=(*references, thread_id),
+            sender="".join(addresses(mail, "From")[:1]) or "".join(addresses(mail, "Sender")[:1]),
+            recipients=tuple(addresses(mail, "To", "Cc")),
+            delivered_to=tuple(addresses(mail, "Delivered-To", "X-Original-To")),
+            subject=normal_subject(header(mail, "Subject")),
+            labelled_sent="sent" in re.split(r"[\s,]+", header(mail, "X-Gmail-Labels").lower()),
+            automatic=raw_header(mail, "Auto-Submitted").strip().lower() not in {"", "no"},
+        )
+    except TROUBLES as error:
+        return BadRecord(piece.place, f"its headers cannot be read ({type(error).__name__})")
+
+
+def _time(mail: MailMessage, from_line: bytes, options: Options) -> datetime | None:
+    for at in (parse_date(raw_header(mail, "Date")), parse_from_line(from_line)):
+        if at and not time_problem(at, options):
+            return at
+    return None
+
+
+def _fingerprint(mail: MailMessage, piece: _Piece) -> str:
+    """Of what the sender wrote: what mail servers add on the way differs from copy to copy."""
+    written = hashlib.sha256(piece.body.digest())
+    for name in ("From", "To", "Cc", "Date", "Subject"):
+        written.update(raw_header(mail, name).encode("utf-8", "surrogatepass") + b"\0")
+    return written.hexdigest()[:32]
+
+
+def _names(mail: MailMessage, fingerprint: str, seen: dict[str, str]) -> tuple[str, str | None, str] | None:
+    """Message id, provider id and the id that replies name; None for a mail that was met before."""
+    given = "".join(message_ids(mail, "Message-ID")[:1])
+    by_content = f"sha256-{fingerprint}"
+    name = legal_id("", given) if given else by_content
+    if seen.get(name, fingerprint) != fingerprint:
+        name = by_content
+    if name in seen:
+        return None
+    seen[name] = fingerprint
+    return name, None if name is by_content else name, given or name
+
+
+def _conversation(
+    source: Source, thread: list[Envelope], own: frozenset[str], options: Options
+) -> Iterator[ImportedConversation | BadRecord]:
+    messages: list[Message] = []
+    for envelope in thread:
+        message = _message(source, envelope, own)
+        if isinstance(message, BadRecord):
+            yield message
+        else:
+            messages.append(message)
+    if not messages:
+        return
+    people = dict.fromkeys(a for e in thread for a in (e.sender, *e.recipients) if a and not is_own(a, own))
+    first = thread[0]
+    meta = make(
+        ConversationMeta,
+        {
+            "id": legal_id("mail:", first.thread_ids[0]),
+            "channel": Channel.EMAIL,
+            "property_id": options.property_id,
+            "participants": [legal_id("", address) for address in people][:MAX_PARTICIPANTS],
+            "created_at": first.at,
+        },
+        first.place,
+    )
+    if isinstance(meta, BadRecord):
+        yield meta
+        return
+    yield ImportedConversation(meta, make_turns(meta, thread_order(messages)), first.place)
+
+
+def _message(source: Source, envelope: Envelope, own: frozenset[str]) -> Message | BadRecord:
+    data = source.read_at(envelope.start, envelope.end - envelope.start)
+    try:
+        found = content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
+    except TROUBLES as error:
+        return BadRecord(envelope.place, f"its text cannot be read ({type(error).__name__})")
+    ours = is_own(envelope.sender, own)
+    role = Role.AGENT if ours else Role.CUSTOMER
+    return make(
+        Message,
+        {
+            "id": envelope.message_id,
+            "provider_id": envelope.provider_id,
+            "direction": Direction.OUTBOUND if ours else Direction.INBOUND,
+            "role": Role.SYSTEM if envelope.automatic else role,
+            "text": found.text,
+            "at": envelope.at,
+            "attachments": found.attachments,
+        },
+        envelope.place,
+    )
