@@ -19,6 +19,7 @@ class Debt:
 
     ``since``: when the store recorded the first turn that it has not seen. ``age`` is counted from there, so that
     imported history is not overdue the moment it arrives, and a busy conversation cannot hide a consumer that is dead.
+    For history that was asked for by a replay: since the request.
     """
 
     conversation: Conversation
@@ -86,8 +87,9 @@ def doublings(age: timedelta, first: timedelta) -> int:
 
 async def _owed_since(conversation: Conversation, consumer: str, registration: Registration, store: Reader) -> datetime:
     stamp = conversation.reactions.get(consumer)
-    through = None if stamp is None else stamp.through
-    after = through
+    if stamp is not None and stamp.through is None and stamp.at is not None:
+        return stamp.at
+    after = None if stamp is None else stamp.through
     while turns := await store.turns(conversation.id, after=after, limit=100):
         for turn in turns:
             if stamp is not None or turn.recorded_at >= registration.registered_at:

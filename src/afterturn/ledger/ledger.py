@@ -167,7 +167,7 @@ class Ledger:
         async for conversation in walk(self._store, (selection or Selection()).range()):
             behind = [name for name in names if _is_behind(conversation, name)]
             if behind:
-                await self._store.request(conversation.id, behind)
+                await self._store.request(conversation.id, behind, now=self._clock())
             for name in behind:
                 await self._emit(conversation, name, FlushMode.DEBOUNCED)
                 emitted += 1

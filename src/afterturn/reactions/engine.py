@@ -34,7 +34,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The outcome of a batch. ``acknowledged``: the engine forgot the receipts in the transaction of the signals."""
+    """The outcome of a batch.
+
+    ``acknowledged``: the engine forgot the receipts in the transaction of the signals; then nothing was refused.
+    """
 
     refused: Sequence[Refused] = ()
     acknowledged: bool = False

@@ -72,7 +72,7 @@ async def run_consumer(
 
 def retry_delay(attempt: int, chance: random.Random) -> timedelta:
     """How long to wait after the n-th failed attempt: doubling, up to ten minutes, with half of it left to chance."""
-    longest = min(_FIRST_RETRY * float(2 ** (attempt - 1)), _LAST_RETRY)
+    longest = min(_FIRST_RETRY * float(2 ** min(attempt - 1, 16)), _LAST_RETRY)
     return longest * (0.5 + chance.random() / 2)
 
 

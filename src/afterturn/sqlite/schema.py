@@ -116,6 +116,8 @@ CREATE TABLE stream (
   receives INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX stream_group ON stream (consumer, group_id, position);
+CREATE INDEX stream_main ON stream (position) WHERE consumer = '';
+CREATE INDEX stream_direct ON stream (position) WHERE consumer <> '';
 CREATE UNIQUE INDEX stream_event ON stream (event_id, consumer);
 
 CREATE TABLE dead_letters (

@@ -146,8 +146,8 @@ class Stamper(Protocol):
         """Mark that the consumer gave up on the turns up to ``through``."""
         ...
 
-    async def request(self, conversation_id: str, consumers: Sequence[str]) -> None:
-        """Make consumers owe a conversation that they would not: an empty stamp, and no failure."""
+    async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
+        """Make consumers owe a conversation that they would not: an empty stamp of now, and no failure."""
         ...
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:

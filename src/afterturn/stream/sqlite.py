@@ -6,11 +6,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from afterturn.clock import Clock, from_text, to_text
+from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.event import TurnSettled, event_of
 from afterturn.model import SettledTurn
 from afterturn.sqlite.database import Database
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
+
+_AT_ONCE = to_text(EPOCH)
+"""Visible whatever the clock of the reader says: emitter and reader need not agree on the time."""
 
 _NOBODY = ""
 """The consumer of a record in the main queue."""
@@ -124,11 +127,10 @@ def outbox(connection: sqlite3.Connection, turn: SettledTurn) -> None:
 
 def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, now: datetime, consumer: str) -> None:
     """Append a record, unless the same event already waits in the same queue."""
-    at = to_text(now)
     connection.execute(
         "INSERT INTO stream (consumer, group_id, event_id, body, published_at, visible_at) VALUES (?,?,?,?,?,?) "
         "ON CONFLICT DO NOTHING",
-        (consumer, group, event_id, body, at, at),
+        (consumer, group, event_id, body, to_text(now), _AT_ONCE),
     )
 
 

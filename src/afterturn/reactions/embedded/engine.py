@@ -60,7 +60,7 @@ class EmbeddedEngine:
             if failed_through is None:
                 raise NotFound(f"no failed reaction of {consumer!r} on conversation {conversation_id!r}")
             due.retry(connection, consumer, conversation_id, failed_through, now)
-            stamping.request(connection, conversation_id, [consumer])
+            stamping.request(connection, conversation_id, [consumer], now)
 
         await self._database.write(unit)
         self._on_signal()

@@ -11,7 +11,7 @@ from functools import partial
 
 from afterturn import telemetry
 from afterturn.clock import Clock
-from afterturn.errors import LeaseLost, StoreError
+from afterturn.errors import ConfigError, LeaseLost, StoreError
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import due
 from afterturn.reactions.embedded.due import Claimed
@@ -142,6 +142,12 @@ class Worker:
                     attempt=claimed.attempt,
                     shadow=consumer.name in self._shadows,
                 )
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The consumer cancelled something of its own and let that out: its failure, not our shutdown.
+            failure = ConfigError(f"consumer {consumer.name!r} ended in CancelledError: {error}")
         except Exception as error:
             failure = error
         try:

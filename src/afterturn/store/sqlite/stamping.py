@@ -98,12 +98,12 @@ def failed_through(connection: sqlite3.Connection, conversation_id: str, consume
     return None if row is None else rows.time_or_none(row[0])
 
 
-def request(connection: sqlite3.Connection, conversation_id: str, consumers: Sequence[str]) -> None:
+def request(connection: sqlite3.Connection, conversation_id: str, consumers: Sequence[str], now: datetime) -> None:
     for consumer in consumers:
         connection.execute(
-            "INSERT INTO stamps (conversation_id, consumer, data) VALUES (?,?,'{}') "
+            "INSERT INTO stamps (conversation_id, consumer, at, data) VALUES (?,?,?,'{}') "
             "ON CONFLICT (conversation_id, consumer) DO UPDATE SET failed_through=NULL, error=NULL",
-            (conversation_id, consumer),
+            (conversation_id, consumer, to_text(now)),
         )
 
 

@@ -58,8 +58,8 @@ class SqliteStore:
     async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
         await self._database.write(lambda c: stamping.fail(c, conversation_id, consumer, through, error, now))
 
-    async def request(self, conversation_id: str, consumers: Sequence[str]) -> None:
-        await self._database.write(lambda c: stamping.request(c, conversation_id, consumers))
+    async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
+        await self._database.write(lambda c: stamping.request(c, conversation_id, consumers, now))
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
         return await self._database.write(lambda c: stamping.claim(c, name, key, value))

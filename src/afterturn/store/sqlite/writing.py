@@ -55,7 +55,7 @@ def save_messages(
         first = min((message.at for message in messages), default=now)
         save_conversation(connection, meta, min(first, now))
         head = _Head(None, None, None, 0, 0)
-    last_seq = _insert(connection, meta.id, messages, head.last_seq)
+    last_seq, _ = _insert(connection, meta.id, messages, head.last_seq)
     newest = rules.newest_message_at(head.newest_message_at, messages, now)
     connection.execute(
         "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
@@ -71,8 +71,8 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         return Settled(turn=earlier, new=False, published=outbox is not None)
     head = _head(connection, given.id)
     known = head or _Head(None, None, None, 0, 0)
-    last_seq = _insert(connection, given.id, turn.messages, known.last_seq)
-    if turn.messages and known.settled_at is not None and last_seq == known.settled_seq:
+    last_seq, newest_seq = _insert(connection, given.id, turn.messages, known.last_seq)
+    if turn.messages and known.settled_at is not None and newest_seq <= known.settled_seq:
         earlier = _last_settled(connection, given.id)
         assert earlier is not None
         return Settled(turn=earlier, new=False, published=outbox is not None)
@@ -195,8 +195,14 @@ def _merge(connection: sqlite3.Connection, given: ConversationMeta) -> Conversat
     return merged
 
 
-def _insert(connection: sqlite3.Connection, conversation_id: str, messages: Sequence[Message], last_seq: int) -> int:
-    """Add the messages that are not known yet, in arrival order; returns the new last arrival number."""
+def _insert(
+    connection: sqlite3.Connection, conversation_id: str, messages: Sequence[Message], last_seq: int
+) -> tuple[int, int]:
+    """Add the messages that are not known yet, in arrival order.
+
+    Returns the new last arrival number of the conversation, and the newest one among the given messages.
+    """
+    newest = 0
     for message in messages:
         cursor = connection.execute(
             "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments) "
@@ -213,8 +219,20 @@ def _insert(connection: sqlite3.Connection, conversation_id: str, messages: Sequ
                 rows.to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
             ),
         )
-        last_seq += cursor.rowcount
-    return last_seq
+        if cursor.rowcount:
+            last_seq += 1
+            newest = last_seq
+        else:
+            newest = max(newest, _seq_of(connection, conversation_id, message))
+    return last_seq, newest
+
+
+def _seq_of(connection: sqlite3.Connection, conversation_id: str, message: Message) -> int:
+    (seq,) = connection.execute(
+        "SELECT max(seq) FROM messages WHERE conversation_id = ?1 AND (id = ?2 OR provider_id = ?3)",
+        (conversation_id, message.id, message.provider_id),
+    ).fetchone()
+    return int(seq)
 
 
 def _settled_under(connection: sqlite3.Connection, conversation_id: str, claim: str) -> SettledTurn | None:
