@@ -1,0 +1,67 @@
+# Two commands set everything up: `make demo` and `make test`. Neither touches anything outside this folder.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constraints.txt
+PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist loadscope
+
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
+IS_FIT := import sys, venv, ensurepip, sqlite3; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench crash pins clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 16
+
+demo: $(VENV)/.runtime ## Install, then send a sample of conversations the whole way
+	@$(BIN)/afterturn demo
+
+test: lint ## Everything CI runs: formatting, lint, types, import rules, tests
+	@$(PYTEST)
+
+lint: $(VENV)/.dev ## Everything CI runs but the tests
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.dev ## Measure; each figure beside a baseline of the same run
+	@$(BIN)/python -m bench
+
+crash: $(VENV)/.dev ## A thousand SIGKILLs at random moments, each followed by a check of every promise
+	@AFTERTURN_TEST_KILLS=1000 $(BIN)/pytest --quiet --timeout 7200 tests/faults -k crash
+
+pins: ## Renew constraints.txt from what the newest releases resolve to
+	@rm -rf .pins && $(VENV)/bin/python -m venv .pins && .pins/bin/python -m pip install --quiet --upgrade pip
+	@.pins/bin/python -m pip install --quiet --editable '.[llm]' --group dev hatchling editables
+	@sed '/^[^#]/d' constraints.txt > .pins/constraints.txt
+	@.pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools >> .pins/constraints.txt
+	@mv .pins/constraints.txt constraints.txt && rm -rf .pins
+
+clean: ## Remove the virtual environment and every cache
+	@rm -rf $(VENV) .pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.python:
+	@for python in $(PYTHONS); do \
+	  if $$python -c '$(IS_FIT)' >/dev/null 2>&1; then \
+	    $$python -m venv --clear $(VENV) && touch $@ && exit 0; exit 1; \
+	  fi; \
+	done; \
+	echo 'afterturn needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt install python3.11-venv);' \
+	  'none was found on the PATH.' >&2; exit 1
+
+$(VENV)/.pip: $(VENV)/.python constraints.txt
+	@echo 'Installing into $(VENV) (the first time takes a minute) …' >&2
+	@$(PIP) install --constraint constraints.txt --upgrade pip && touch $@
+
+$(VENV)/.runtime: $(VENV)/.pip pyproject.toml
+	@$(INSTALL) --editable . && touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@$(INSTALL) --group dev && touch $@
