@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.errors import InvalidEvent
-from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, SettledTurn, Time, invalid
+from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, Time, invalid
 
 
 def _whole_millis(at: datetime) -> datetime:
@@ -63,17 +63,28 @@ def event_id(conversation_id: str, occurred_at: datetime) -> str:
     return f"turn:{conversation_id}:{to_millis(occurred_at)}"
 
 
-def event_of(turn: SettledTurn) -> TurnSettled:
-    """The event of a settled turn."""
-    return TurnSettled(
-        conversation_id=turn.conversation_id,
-        property_id=turn.property_id or UNASSIGNED,
-        origin=turn.origin,
-        channel=turn.channel,
-        emitter=turn.emitter,
-        occurred_at=turn.occurred_at,
-        event_id=event_id(turn.conversation_id, turn.occurred_at),
-        flush_mode=turn.flush_mode,
+def make_event(
+    *,
+    conversation_id: str,
+    property_id: str | None,
+    origin: Origin,
+    channel: Channel,
+    emitter: str,
+    occurred_at: datetime,
+    flush_mode: FlushMode,
+) -> TurnSettled:
+    """The event of a turn, from values that were checked when its conversation was stored."""
+    return TurnSettled.model_construct(
+        event_version=1,
+        event_type="conversation.turn_settled",
+        conversation_id=conversation_id,
+        property_id=property_id or UNASSIGNED,
+        origin=origin,
+        channel=channel,
+        emitter=emitter,
+        occurred_at=occurred_at,
+        event_id=event_id(conversation_id, occurred_at),
+        flush_mode=flush_mode,
     )
 
 

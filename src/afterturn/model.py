@@ -32,6 +32,7 @@ from afterturn.errors import InvalidRecord
 MAX_ID_CHARS = 200
 MAX_TEXT_BYTES = 300_000
 """One message has to fit a DynamoDB item (400 KB) with its attributes."""
+MAX_PARTICIPANTS = 100
 MAX_TURN_MESSAGES = 90
 MAX_TURN_BYTES = 3_500_000
 """One turn has to fit a DynamoDB transaction (100 items, 4 MB)."""
@@ -186,7 +187,7 @@ class ConversationMeta(Record):
     channel: Channel
     property_id: Id | None = None
     type: Label = "general"
-    participants: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    participants: Annotated[tuple[Id, ...], Field(max_length=MAX_PARTICIPANTS)] = ()
     status: Status = Status.OPEN
     synthetic: bool = False
     gauntlet: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery, StreamUnavailable
-from afterturn.event import TurnSettled, event_id
+from afterturn.event import make_event
 from afterturn.ledger.debts import Debt, debts_of, overdue_after, remind
 from afterturn.model import UNASSIGNED, Channel, Conversation, FlushMode, Origin
 from afterturn.reactions.state import ReactionState
@@ -178,14 +178,13 @@ class Ledger:
 
     async def _emit(self, conversation: Conversation, consumer: str, flush_mode: FlushMode) -> None:
         assert conversation.settled_at is not None
-        event = TurnSettled(
+        event = make_event(
             conversation_id=conversation.id,
-            property_id=conversation.property_id or UNASSIGNED,
+            property_id=conversation.property_id,
             origin=Origin.VOICE if conversation.channel is Channel.VOICE else Origin.TEXT,
             channel=conversation.channel,
             emitter=self._emitter,
             occurred_at=conversation.settled_at,
-            event_id=event_id(conversation.id, conversation.settled_at),
             flush_mode=flush_mode,
         )
         try:

@@ -10,7 +10,7 @@ from datetime import datetime
 from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import NotFound, StreamUnavailable
-from afterturn.event import TurnSettled, event_of
+from afterturn.event import TurnSettled
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
 from afterturn.store.port import Writer
 from afterturn.store.rules import check_times
@@ -61,7 +61,7 @@ class Settler:
         now = self._clock()
         check_times(turn.messages, now, turn.at)
         settled = await self._store.settle(turn, now=now, emitter=self._emitter)
-        event = event_of(settled.turn)
+        event = settled.event
         if not settled.published:
             await self._publish(event)
         if settled.new:

@@ -1,7 +1,9 @@
 """Threads that own connections: one that writes in groups, a few that read.
 
-A unit of work is a function of a connection. Units that wait for the writer share one durable commit, each inside a
-savepoint of its own, so that a bad one fails alone. Units that wait for a reader share one trip to its thread.
+A unit of work is a function of a connection. Units that wait for the writer share one durable commit. Where one of
+them fails, the group is rolled back and run again with a savepoint around each unit, so that a bad one fails alone:
+savepoints copy every page that is touched, and failures are rare. Units that wait for a reader share one trip to its
+thread.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ class Database:
         """Run a unit in a transaction; when this returns, its effects are on disk.
 
         Raises what the unit raised (it alone is rolled back) or a StoreError (nothing of it was written). A caller
-        that is cancelled does not know whether the unit was written. A unit may run twice (the first time rolled
-        back), so it does nothing but use its connection.
+        that is cancelled does not know whether the unit was written. A unit may run several times (rolled back but for
+        the last), so it does nothing but use its connection.
         """
         return await self._submit(self._writes, unit)
 
@@ -119,7 +121,7 @@ class Database:
         connection.close()
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Job]) -> None:
-        """Run a group in one transaction. Where that fails as a whole, run each unit in one of its own."""
+        """Run a group in one transaction; if that fails, again with savepoints; if that fails, each on its own."""
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -128,30 +130,35 @@ class Database:
             return
         try:
             for job in group:
-                self._run(connection, job, savepoint=len(group) > 1)
+                job.result = job.unit(connection)
             connection.execute("COMMIT")
-        except (sqlite3.Error, _Aborted) as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        except Exception as error:
+            _roll_back(connection)
             if len(group) == 1:
                 group[0].error = self._told(error)
-                return
+            else:
+                self._commit_apart(connection, group)
+
+    def _commit_apart(self, connection: sqlite3.Connection, group: list[_Job]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                connection.execute("SAVEPOINT unit")
+                try:
+                    job.result = job.unit(connection)
+                except Exception as error:
+                    if not connection.in_transaction:
+                        raise
+                    job.error = self._told(error)
+                    connection.execute("ROLLBACK TO unit")
+                connection.execute("RELEASE unit")
+            connection.execute("COMMIT")
+        except Exception:
+            # Such as a full disk: SQLite gave up the whole transaction, so each unit has to show for itself.
+            _roll_back(connection)
             for job in group:
                 job.result = job.error = None
                 self._commit(connection, [job])
-
-    def _run(self, connection: sqlite3.Connection, job: _Job, *, savepoint: bool) -> None:
-        if savepoint:
-            connection.execute("SAVEPOINT unit")
-        try:
-            job.result = job.unit(connection)
-        except Exception as error:
-            if not savepoint or not connection.in_transaction:
-                raise _Aborted from error
-            job.error = self._told(error)
-            connection.execute("ROLLBACK TO unit")
-        if savepoint:
-            connection.execute("RELEASE unit")
 
     def _read_loop(self, connection: sqlite3.Connection) -> None:
         while group := _take(self._reads, 16):
@@ -166,14 +173,11 @@ class Database:
             except sqlite3.Error as error:
                 for job in group:
                     job.error = job.error or self._told(error)
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                _roll_back(connection)
             _resolve(group)
         connection.close()
 
     def _told(self, error: BaseException) -> BaseException:
-        if isinstance(error, _Aborted) and error.__cause__ is not None:
-            error = error.__cause__
         if isinstance(error, sqlite3.Error):
             told = translate(error, self.path)
             told.__cause__ = error
@@ -181,8 +185,9 @@ class Database:
         return error
 
 
-class _Aborted(Exception):
-    """A unit failed in a way that took, or takes, the whole transaction with it."""
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _take(queue: SimpleQueue[_Job | None], at_most: int) -> list[_Job]:

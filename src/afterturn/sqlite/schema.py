@@ -105,7 +105,7 @@ CREATE TABLE consumers (
 
 CREATE TABLE marks (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
-CREATE TABLE stream (
+CREATE TABLE stream_main (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   consumer TEXT NOT NULL,
   group_id TEXT NOT NULL,
@@ -115,10 +115,19 @@ CREATE TABLE stream (
   visible_at TEXT NOT NULL,
   receives INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX stream_group ON stream (consumer, group_id, position);
-CREATE INDEX stream_main ON stream (position) WHERE consumer = '';
-CREATE INDEX stream_direct ON stream (position) WHERE consumer <> '';
-CREATE UNIQUE INDEX stream_event ON stream (event_id, consumer);
+CREATE UNIQUE INDEX stream_main_event ON stream_main (group_id, event_id);
+
+CREATE TABLE stream_direct (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  consumer TEXT NOT NULL,
+  group_id TEXT NOT NULL,
+  event_id TEXT NOT NULL,
+  body TEXT NOT NULL,
+  published_at TEXT NOT NULL,
+  visible_at TEXT NOT NULL,
+  receives INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX stream_direct_event ON stream_direct (group_id, event_id, consumer);
 
 CREATE TABLE dead_letters (
   id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from afterturn.event import TurnSettled
 from afterturn.model import (
     Conversation,
     ConversationMeta,
@@ -34,7 +35,7 @@ class Settled:
     was put into the stream in the same transaction, because stream and store share one database.
     """
 
-    turn: SettledTurn
+    event: TurnSettled
     new: bool
     published: bool
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidRecord
-from afterturn.model import Conversation, ConversationMeta, Message, StoredStamp, Turn
+from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Turn
 
 FUTURE_TOLERANCE_HOURS = 24
 
@@ -45,23 +45,17 @@ def newest_message_at(known: datetime | None, messages: Iterable[Message], now: 
     return max(times, default=None)
 
 
-def merge_meta(stored: Conversation, given: ConversationMeta) -> ConversationMeta:
-    """What a turn changes of a known conversation: it adds participants and assigns an unassigned one.
+def merge_participants(stored: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
+    """A turn adds participants to a known conversation, up to as many as a conversation may have."""
+    return (stored + tuple(one for one in given if one not in stored))[:MAX_PARTICIPANTS]
 
-    A property that was set stays: an operator's re-attribution is not undone by a channel that does not know of it.
+
+def merge_property(stored: str | None, given: str | None) -> str | None:
+    """A turn assigns an unassigned conversation; a property that was set stays.
+
+    So an operator's re-attribution is not undone by a channel that does not know of it.
     """
-    participants = stored.participants + tuple(p for p in given.participants if p not in stored.participants)
-    return ConversationMeta.model_construct(
-        id=stored.id,
-        channel=stored.channel,
-        property_id=stored.property_id or given.property_id,
-        type=stored.type,
-        participants=participants[:100],
-        status=stored.status,
-        synthetic=stored.synthetic,
-        gauntlet=stored.gauntlet,
-        created_at=stored.created_at,
-    )
+    return stored if stored is not None else given
 
 
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from afterturn.clock import EPOCH, Clock, from_text, to_text
-from afterturn.event import TurnSettled, event_of
-from afterturn.model import SettledTurn
+from afterturn.event import TurnSettled
 from afterturn.sqlite.database import Database
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
 
@@ -17,6 +16,8 @@ _AT_ONCE = to_text(EPOCH)
 
 _NOBODY = ""
 """The consumer of a record in the main queue."""
+
+_TABLES = {Queue.MAIN: "stream_main", Queue.DIRECT: "stream_direct"}
 
 
 class SqliteStream:
@@ -51,18 +52,16 @@ class SqliteStream:
 
         def unit(connection: sqlite3.Connection) -> None:
             for receipt in receipts:
-                position, receives = _parse(receipt)
                 connection.execute(
-                    "UPDATE stream SET visible_at = ? WHERE position = ? AND receives = ?",
-                    (visible_at, position, receives),
+                    f"UPDATE {_TABLES[receipt.queue]} SET visible_at = ? WHERE position = ? AND receives = ?",
+                    (visible_at, *_parse(receipt)),
                 )
 
         await self._database.write(unit)
 
     async def bury(self, delivery: Delivery, *, reason: str) -> None:
-        position, receives = _parse(delivery.receipt)
         now = self._clock()
-        await self._database.write(lambda c: _bury(c, position, receives, reason, now))
+        await self._database.write(lambda c: _bury(c, delivery.receipt, reason, now))
 
     async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
         def unit(connection: sqlite3.Connection) -> list[DeadLetter]:
@@ -109,26 +108,27 @@ class SqliteStream:
 
     async def depth(self) -> Depth:
         def unit(connection: sqlite3.Connection) -> Depth:
-            main, direct, oldest = connection.execute(
-                "SELECT count(*) FILTER (WHERE consumer = ''), count(*) FILTER (WHERE consumer <> ''), "
-                "min(published_at) FROM stream"
+            main, oldest_main = connection.execute("SELECT count(*), min(published_at) FROM stream_main").fetchone()
+            direct, oldest_direct = connection.execute(
+                "SELECT count(*), min(published_at) FROM stream_direct"
             ).fetchone()
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
+            oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
             return Depth(main=main, direct=direct, dead=dead, oldest=None if oldest is None else from_text(oldest))
 
         return await self._database.read(unit)
 
 
-def outbox(connection: sqlite3.Connection, turn: SettledTurn) -> None:
+def outbox(connection: sqlite3.Connection, event: TurnSettled, now: datetime) -> None:
     """Append a turn's event inside the transaction that settles the turn."""
-    event = event_of(turn)
-    put(connection, event.conversation_id, event.event_id, event.to_json(), turn.recorded_at, _NOBODY)
+    put(connection, event.conversation_id, event.event_id, event.to_json(), now, _NOBODY)
 
 
 def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, now: datetime, consumer: str) -> None:
     """Append a record, unless the same event already waits in the same queue."""
+    table = _TABLES[Queue.DIRECT if consumer else Queue.MAIN]
     connection.execute(
-        "INSERT INTO stream (consumer, group_id, event_id, body, published_at, visible_at) VALUES (?,?,?,?,?,?) "
+        f"INSERT INTO {table} (consumer, group_id, event_id, body, published_at, visible_at) VALUES (?,?,?,?,?,?) "
         "ON CONFLICT DO NOTHING",
         (consumer, group, event_id, body, to_text(now), _AT_ONCE),
     )
@@ -136,18 +136,22 @@ def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, no
 
 def ack(connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
     """Forget records, inside the transaction of what they caused where the caller has one."""
-    connection.executemany("DELETE FROM stream WHERE position = ? AND receives = ?", map(_parse, receipts))
+    for queue, table in _TABLES.items():
+        connection.executemany(
+            f"DELETE FROM {table} WHERE position = ? AND receives = ?",
+            [_parse(receipt) for receipt in receipts if receipt.queue is queue],
+        )
 
 
 def _next(
     connection: sqlite3.Connection, queue: Queue, now: datetime, limit: int
 ) -> list[tuple[int, str, str, str, int]]:
     """Visible records whose group has nothing in flight before them."""
-    of_queue = "s.consumer = ''" if queue is Queue.MAIN else "s.consumer <> ''"
+    table = _TABLES[queue]
     return connection.execute(
-        f"SELECT position, group_id, consumer, body, receives FROM stream s WHERE {of_queue} AND visible_at <= ?1 "
-        "AND NOT EXISTS (SELECT 1 FROM stream earlier WHERE earlier.consumer = s.consumer AND "
-        "earlier.group_id = s.group_id AND earlier.position < s.position AND earlier.visible_at > ?1) "
+        f"SELECT position, group_id, consumer, body, receives FROM {table} s WHERE visible_at <= ?1 "
+        f"AND NOT EXISTS (SELECT 1 FROM {table} earlier WHERE earlier.group_id = s.group_id "
+        "AND earlier.consumer = s.consumer AND earlier.position < s.position AND earlier.visible_at > ?1) "
         "ORDER BY position LIMIT ?2",
         (to_text(now), limit),
     ).fetchall()
@@ -160,14 +164,15 @@ def _receive(
     until = to_text(visible_at)
     for position, group, consumer, body, receives in _next(connection, queue, now, limit):
         if receives >= MAX_RECEIVES:
-            _bury(connection, position, receives, f"received {receives} times without success", now)
+            reason = f"received {receives} times without success"
+            _bury(connection, _receipt(queue, position, receives), reason, now)
             continue
         connection.execute(
-            "UPDATE stream SET visible_at = ?, receives = receives + 1 WHERE position = ?", (until, position)
+            f"UPDATE {_TABLES[queue]} SET visible_at = ?, receives = receives + 1 WHERE position = ?", (until, position)
         )
         deliveries.append(
             Delivery(
-                receipt=Receipt(queue, f"{position}:{receives + 1}"),
+                receipt=_receipt(queue, position, receives + 1),
                 group=group,
                 body=body,
                 receives=receives + 1,
@@ -177,14 +182,19 @@ def _receive(
     return deliveries
 
 
-def _bury(connection: sqlite3.Connection, position: int, receives: int, reason: str, now: datetime) -> None:
+def _bury(connection: sqlite3.Connection, receipt: Receipt, reason: str, now: datetime) -> None:
+    table = _TABLES[receipt.queue]
     connection.execute(
         "INSERT INTO dead_letters (consumer, group_id, event_id, body, published_at, died_at, receives, reason) "
-        "SELECT consumer, group_id, event_id, body, published_at, ?, receives, ? FROM stream "
+        f"SELECT consumer, group_id, event_id, body, published_at, ?, receives, ? FROM {table} "
         "WHERE position = ? AND receives = ?",
-        (to_text(now), reason, position, receives),
+        (to_text(now), reason, *_parse(receipt)),
     )
-    connection.execute("DELETE FROM stream WHERE position = ? AND receives = ?", (position, receives))
+    connection.execute(f"DELETE FROM {table} WHERE position = ? AND receives = ?", _parse(receipt))
+
+
+def _receipt(queue: Queue, position: int, receives: int) -> Receipt:
+    return Receipt(queue, f"{position}:{receives}")
 
 
 def _parse(receipt: Receipt) -> tuple[int, int]:

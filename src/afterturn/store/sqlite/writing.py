@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
-from afterturn.clock import from_text, to_text
-from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Turn
+from afterturn.clock import to_text
+from afterturn.event import TurnSettled, make_event
+from afterturn.model import Channel, Conversation, ConversationMeta, Message, Turn
 from afterturn.store import rules
 from afterturn.store.port import Settled
 from afterturn.store.sqlite import rows
 
-Outbox = Callable[[sqlite3.Connection, SettledTurn], None]
+Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
 """Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
 
 _TURN_CLAIM = "turn"
@@ -54,7 +57,7 @@ def save_messages(
     if head is None:
         first = min((message.at for message in messages), default=now)
         save_conversation(connection, meta, min(first, now))
-        head = _Head(None, None, None, 0, 0)
+        head = _NEW
     last_seq, _ = _insert(connection, meta.id, messages, head.last_seq)
     newest = rules.newest_message_at(head.newest_message_at, messages, now)
     connection.execute(
@@ -67,30 +70,23 @@ def save_messages(
 def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: str, outbox: Outbox | None) -> Settled:
     given = turn.conversation
     claim = f"{given.id}:{turn.key}" if turn.key else None
-    if claim and (earlier := _settled_under(connection, given.id, claim)):
-        return Settled(turn=earlier, new=False, published=outbox is not None)
+    if claim and (known_turn := _settled_under(connection, given.id, claim)):
+        return Settled(known_turn, new=False, published=outbox is not None)
     head = _head(connection, given.id)
-    known = head or _Head(None, None, None, 0, 0)
-    last_seq, newest_seq = _insert(connection, given.id, turn.messages, known.last_seq)
-    if turn.messages and known.settled_at is not None and newest_seq <= known.settled_seq:
-        earlier = _last_settled(connection, given.id)
-        assert earlier is not None
-        return Settled(turn=earlier, new=False, published=outbox is not None)
+    before = head or _NEW
+    last_seq, newest_seq = _insert(connection, given.id, turn.messages, before.last_seq)
+    if turn.messages and before.settled_at is not None and newest_seq <= before.settled_seq:
+        return Settled(
+            _turn_at(connection, given.id, to_text(before.settled_at)), new=False, published=outbox is not None
+        )
 
-    occurred_at = rules.next_occurred_at(turn, known.settled_at, now)
-    newest = rules.newest_message_at(known.newest_message_at, turn.messages, now)
-    last_message_at = max(filter(None, (newest, known.last_message_at)), default=None)
-    marks = (
-        rows.text_or_none(newest),
-        rows.text_or_none(last_message_at),
-        to_text(occurred_at),
-        to_text(now),
-        last_seq,
-        last_seq,
-    )
+    occurred_at = rules.next_occurred_at(turn, before.settled_at, now)
+    newest = rules.newest_message_at(before.newest_message_at, turn.messages, now)
+    last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
+    occurred, recorded = to_text(occurred_at), to_text(now)
+    marks = (rows.text_or_none(newest), rows.text_or_none(last_message_at), occurred, recorded, last_seq, last_seq)
     if head is None:
         created_at = given.created_at or min((m.at for m in turn.messages), default=now)
-        settled_meta = given
         connection.execute(
             "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
             "settled_count, id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
@@ -103,96 +99,86 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
                 to_text(last_message_at or created_at),
             ),
         )
+        channel, property_id = given.channel, given.property_id
     else:
-        settled_meta = _merge(connection, given)
         connection.execute(
             "UPDATE conversations SET newest_message_at = ?1, last_message_at = ?2, settled_at = ?3, recorded_at = ?4, "
             "message_count = ?5, settled_count = ?6, recency = ifnull(?2, created_at) WHERE id = ?7",
             (*marks, given.id),
         )
-    settled = SettledTurn.model_construct(
+        channel, property_id = Channel(head.channel), _merge(connection, head, given)
+    event = make_event(
         conversation_id=given.id,
-        property_id=settled_meta.property_id,
-        occurred_at=occurred_at,
-        recorded_at=now,
-        last_seq=last_seq,
+        property_id=property_id,
         origin=turn.origin,
-        channel=settled_meta.channel,
+        channel=channel,
         emitter=emitter,
+        occurred_at=occurred_at,
         flush_mode=turn.flush_mode,
     )
     connection.execute(
         "INSERT INTO turns (conversation_id, occurred_at, recorded_at, last_seq, origin, channel, emitter, flush_mode) "
         "VALUES (?,?,?,?,?,?,?,?)",
-        (
-            given.id,
-            to_text(occurred_at),
-            to_text(now),
-            last_seq,
-            turn.origin.value,
-            settled_meta.channel.value,
-            emitter,
-            turn.flush_mode.value,
-        ),
+        (given.id, occurred, recorded, last_seq, turn.origin.value, channel.value, emitter, turn.flush_mode.value),
     )
     if claim:
         connection.execute(
-            "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)",
-            (_TURN_CLAIM, claim, to_text(occurred_at)),
+            "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)", (_TURN_CLAIM, claim, occurred)
         )
     if outbox is not None:
-        outbox(connection, settled)
-    return Settled(turn=settled, new=True, published=outbox is not None)
-
-
-def _last_settled(connection: sqlite3.Connection, conversation_id: str) -> SettledTurn | None:
-    row = connection.execute(
-        f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
-        "WHERE t.conversation_id = ? ORDER BY occurred_at DESC LIMIT 1",
-        (conversation_id,),
-    ).fetchone()
-    return None if row is None else rows.turn(row)
+        outbox(connection, event, now)
+    return Settled(event, new=True, published=outbox is not None)
 
 
 class _Head:
     """What the writer has to know of a conversation to add to it."""
 
-    __slots__ = ("last_message_at", "last_seq", "newest_message_at", "settled_at", "settled_seq")
+    __slots__ = (
+        "channel",
+        "last_message_at",
+        "last_seq",
+        "newest_message_at",
+        "participants",
+        "property_id",
+        "settled_at",
+        "settled_seq",
+    )
 
-    def __init__(
-        self,
-        newest_message_at: str | None,
-        last_message_at: str | None,
-        settled_at: str | None,
-        last_seq: int,
-        settled_seq: int,
-    ) -> None:
-        self.newest_message_at = rows.time_or_none(newest_message_at)
-        self.last_message_at = rows.time_or_none(last_message_at)
-        self.settled_at = rows.time_or_none(settled_at)
-        self.last_seq = last_seq
-        self.settled_seq = settled_seq
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.newest_message_at = rows.time_or_none(row[0])
+        self.last_message_at = rows.time_or_none(row[1])
+        self.settled_at = rows.time_or_none(row[2])
+        self.last_seq: int = row[3]
+        self.settled_seq: int = row[4]
+        self.channel: str = row[5]
+        self.property_id: str | None = row[6]
+        self.participants: str = row[7]
+
+
+_NEW = _Head((None, None, None, 0, 0, "", None, "[]"))
 
 
 def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
     row = connection.execute(
-        "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count FROM conversations "
-        "WHERE id = ?",
+        "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count, channel, property_id, "
+        "participants FROM conversations WHERE id = ?",
         (conversation_id,),
     ).fetchone()
-    return None if row is None else _Head(*row)
+    return None if row is None else _Head(row)
 
 
-def _merge(connection: sqlite3.Connection, given: ConversationMeta) -> ConversationMeta:
-    row = connection.execute(f"SELECT {rows.CONVERSATION} FROM conversations WHERE id = ?", (given.id,)).fetchone()
-    stored = rows.conversation(row, {})
-    merged = rules.merge_meta(stored, given)
-    if merged.property_id != stored.property_id or merged.participants != stored.participants:
+def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta) -> str | None:
+    """Write what a turn adds to a known conversation; returns the property that it belongs to."""
+    property_id = rules.merge_property(head.property_id, given.property_id)
+    participants = head.participants
+    if given.participants:
+        participants = rows.to_dump(rules.merge_participants(tuple(json.loads(participants)), given.participants))
+    if property_id != head.property_id or participants != head.participants:
         connection.execute(
             "UPDATE conversations SET property_id = ?, participants = ? WHERE id = ?",
-            (merged.property_id, rows.to_dump(merged.participants), given.id),
+            (property_id, participants, given.id),
         )
-    return merged
+    return property_id
 
 
 def _insert(
@@ -235,13 +221,26 @@ def _seq_of(connection: sqlite3.Connection, conversation_id: str, message: Messa
     return int(seq)
 
 
-def _settled_under(connection: sqlite3.Connection, conversation_id: str, claim: str) -> SettledTurn | None:
+def _settled_under(connection: sqlite3.Connection, conversation_id: str, claim: str) -> TurnSettled | None:
     row = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (_TURN_CLAIM, claim)).fetchone()
-    if row is None:
-        return None
-    found = connection.execute(
-        f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
-        "WHERE t.conversation_id = ? AND occurred_at = ?",
-        (conversation_id, to_text(from_text(row[0]))),
-    ).fetchone()
-    return rows.turn(found)
+    return None if row is None else _turn_at(connection, conversation_id, row[0])
+
+
+def _turn_at(connection: sqlite3.Connection, conversation_id: str, occurred: str) -> TurnSettled:
+    """The event of a turn that was settled before."""
+    turn = rows.turn(
+        connection.execute(
+            f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
+            "WHERE t.conversation_id = ? AND occurred_at = ?",
+            (conversation_id, occurred),
+        ).fetchone()
+    )
+    return make_event(
+        conversation_id=turn.conversation_id,
+        property_id=turn.property_id,
+        origin=turn.origin,
+        channel=turn.channel,
+        emitter=turn.emitter,
+        occurred_at=turn.occurred_at,
+        flush_mode=turn.flush_mode,
+    )
