@@ -169,8 +169,9 @@ def _leaves(mail: MailMessage) -> Iterator[MailMessage]:
     waiting = [mail]
     while waiting:
         part = waiting.pop()
-        inner = part.get_payload()
-        if part.get_content_maintype() == "multipart" and isinstance(inner, list):
+        # Only then: asking a text for its payload decodes it, by a charset that may not exist.
+        inner = part.get_payload() if part.is_multipart() and part.get_content_maintype() == "multipart" else None
+        if isinstance(inner, list):
             waiting.extend(reversed([child for child in inner if isinstance(child, MailMessage)]))
         else:
             yield part

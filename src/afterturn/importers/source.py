@@ -122,7 +122,3 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror or 'cannot be read'}") from error
-    except ValueError as error:  # a NUL in the name
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput("the path cannot be a file's") from error

@@ -27,14 +27,16 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufdd0\ufdd1\ufffe\uffff]")
 def repair(chunks: Iterable[bytes]) -> Iterator[str]:
     """The text of the chunks in pieces, in which every character and every reference is legal."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-    carry = ""
+    carry, begun = "", False
     for chunk in chunks:
         text = _REFERENCE.sub(_resolved, carry + _legal(decoder.decode(chunk)))
         tail = max(0, len(text) - _UNFINISHED_CHARS)
         found = _UNFINISHED.search(text, tail)
         end = found.start() if found else len(text)
         carry = text[end:]
-        yield _joined(text[:end])
+        # An XML declaration has to be the very first thing; an editor may have put a line before it.
+        yield _joined(text[:end] if begun else text[:end].lstrip())
+        begun = begun or bool(text[:end].strip())
     yield _joined(carry + _legal(decoder.decode(b"", final=True)))
 
 
