@@ -20,6 +20,7 @@
     │   └── StoreTooNew       written by a newer afterturn
     ├── StreamUnavailable     the stream did not accept or hand out records
     ├── EngineUnavailable     the reaction engine as a whole does not answer
+    ├── DeliveryFailed        the receiver did not take a webhook; trying again sends the very same one
     └── LeaseLost             a reaction was taken over by another worker while it ran
 """
 
@@ -104,6 +105,10 @@ class StreamUnavailable(AfterturnError):
 
 class EngineUnavailable(AfterturnError):
     """The reaction engine as a whole does not answer; nothing may be acknowledged."""
+
+
+class DeliveryFailed(AfterturnError):
+    """The receiver did not take a webhook; trying again sends the very same one."""
 
 
 class LeaseLost(AfterturnError):

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from afterturn.consumers.phrases import Phrase, compile_phrase
+from afterturn.consumers.phrases import Phrase, WordLists, compile_phrase
 from afterturn.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ class RuleFile:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{name}: not valid TOML: {error}") from None
-        self._lists = {key: self._words(key, value) for key, value in self.table("words").items()}
+        self.lists = WordLists({key: self._words(key, value) for key, value in self.table("words").items()})
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A top-level table; an empty one where it is left out."""
@@ -57,7 +57,7 @@ class RuleFile:
         for language, sources in groups.items():
             for source in self.strings(f"{where}.{language}", sources):
                 try:
-                    found.append(compile_phrase(source, self._lists))
+                    found.append(compile_phrase(source, self.lists))
                 except ValueError as error:
                     raise self.error(f"{where}.{language}", str(error)) from None
         return found

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import JsonValue
 
+from afterturn.consumers.answers import agrees, load_answers
 from afterturn.consumers.phrases import Phrase, PhraseBook, ReadText, read
 from afterturn.consumers.rules import RuleFile, load_rules
 from afterturn.model import Direction, Message, Role, Stamp
@@ -24,7 +24,6 @@ from afterturn.reactions.window import ReactionContext, TurnWindow
 OTHER = "other"
 
 _KINDS = ("says", "hints", "offers", "confirms", "unless")
-_ANSWER_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def _after(state: TopicState, message: Message, taxonomy: Taxonomy) -> TopicStat
     if message.direction is Direction.INBOUND and message.role is Role.CUSTOMER:
         text = read(message.text)
         found = _classify(text, taxonomy, state.topics)
-        if state.offered and _agrees(message.text, taxonomy):
+        if state.offered and agrees(message.text, taxonomy.agrees):
             found |= state.offered
         return _add(state, found, customer=True)
     if message.role is Role.SYSTEM:
@@ -137,12 +136,6 @@ def _counts(taxonomy: Taxonomy, topic: str, hints: int, around: Collection[str])
     """Whether hints are enough: in the right company, or two of them where the topic names no company."""
     near = taxonomy.near[topic]
     return not near.isdisjoint(around) if near else hints > 1
-
-
-def _agrees(text: str, taxonomy: Taxonomy) -> bool:
-    """Whether a message opens with a yes, and not with a no."""
-    opening = " ".join(text[:200].split()[:_ANSWER_WORDS])
-    return taxonomy.agrees.find(read(opening)) == {True}
 
 
 def _restore(data: Mapping[str, JsonValue]) -> TopicState:
@@ -190,16 +183,8 @@ def _taxonomy(file: RuleFile) -> Taxonomy:
         ),
         agent=PhraseBook(((kind, topic), phrase) for kind in ("offers", "confirms") for topic, phrase in book[kind]),
         unless=PhraseBook(book["unless"]),
-        agrees=PhraseBook(
-            (meaning == "yes", phrase)
-            for meaning in ("yes", "no")
-            for phrase in file.phrases(f"answers.{meaning}", _answers(file).get(meaning))
-        ),
+        agrees=load_answers(),
     )
-
-
-def _answers(file: RuleFile) -> Mapping[str, Any]:
-    return file.table("answers")
 
 
 def _is_label(topic: str) -> bool:

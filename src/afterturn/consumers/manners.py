@@ -1,0 +1,51 @@
+"""How things are said: politeness, anger, questions, putting off, handing over (rules of ``manners.toml``)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from afterturn.consumers.phrases import PhraseBook, read
+from afterturn.consumers.rules import load_rules
+
+_SHOUTED_LETTERS = 12
+
+
+class Manners:
+    """Loaded rules; ``heard`` tells which sections match a text."""
+
+    def __init__(self) -> None:
+        file = load_rules(None, "manners.toml")
+        says, unless = [], []
+        for section, groups in file.sections("manners", ("en", "es", "de", "fr", "unless")):
+            where = f"manners.{section}"
+            phrases = {language: group for language, group in groups.items() if language != "unless"}
+            says += [(section, phrase) for phrase in file.phrases(where, phrases)]
+            unless += [(section, phrase) for phrase in file.phrases(f"{where}.unless", groups.get("unless"))]
+        self._says: PhraseBook[str] = PhraseBook(says)
+        self._unless: PhraseBook[str] = PhraseBook(unless)
+
+    def heard(self, text: str) -> frozenset[str]:
+        """The sections of the file that the text matches: ``polite``, ``upset``, ``asks``, ``holding``,
+        ``hands_over``, ``wants_person``. Any question mark counts as ``asks``, shouting in capitals as ``upset``."""
+        line = read(text)
+        found = self._says.find(line)
+        hidden = self._unless.hide(line) if found or "?" in text else {}
+        for section, rest in hidden.items():
+            if section in found and section not in self._says.find(rest):
+                found.discard(section)
+        if " ?" in hidden.get("asks", line).line:
+            found.add("asks")
+        if _shouts(text):
+            found.add("upset")
+        return frozenset(found)
+
+
+@cache
+def load_manners() -> Manners:
+    """The rules that ship; read once, since nobody changes them while the process runs."""
+    return Manners()
+
+
+def _shouts(text: str) -> bool:
+    letters = [char for char in text[:400] if char.isalpha()]
+    return len(letters) >= _SHOUTED_LETTERS and all(char.isupper() for char in letters)

@@ -1,0 +1,98 @@
+"""Signed delivery after the Standard Webhooks specification (https://www.standardwebhooks.com)."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import JsonValue, SecretStr
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+from afterturn.errors import ConfigError, DeliveryFailed
+
+TIMEOUT = httpx.Timeout(15.0, connect=5.0)
+
+_GONE = 410
+
+
+class Delivery(Enum):
+    """What became of a webhook that needs no further try."""
+
+    ACCEPTED = "accepted"
+    GONE = "gone"
+    """The receiver answered 410: by the specification it wants no more of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where webhooks go. The address is masked in ``repr`` too, since many carry a token."""
+
+    url: str = field(repr=False)
+    secret: SecretStr
+    timeout: httpx.Timeout = field(default=TIMEOUT, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError("webhook URL: must be a full address, such as https://example.com/hooks/afterturn")
+        _signer(self.secret)
+
+    async def send(self, webhook_id: str, body: Mapping[str, JsonValue], now: datetime) -> Delivery:
+        """POST the body, signed. ``now`` is the time of this attempt, against which receivers check freshness.
+
+        Raises DeliveryFailed for anything but a 2xx or 410: no answer, a redirect, an error. A 4xx means that
+        something has to be put right first, so the engine's retries run out quickly and the reaction shows as
+        failed until it is retried on demand.
+        """
+        data = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "afterturn",
+            "webhook-id": webhook_id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": _signer(self.secret).sign(msg_id=webhook_id, timestamp=now, data=data),
+        }
+        verify = _tls() if self.url.startswith("https:") else False
+        try:
+            async with httpx.AsyncClient(timeout=self.timeout, verify=verify, follow_redirects=False) as client:
+                response = await client.post(self.url, content=data.encode(), headers=headers)
+        except httpx.HTTPError as error:
+            raise DeliveryFailed(f"webhook: no answer from the receiver ({type(error).__name__})") from None
+        if response.is_success:
+            return Delivery.ACCEPTED
+        if response.status_code == _GONE:
+            return Delivery.GONE
+        raise DeliveryFailed(f"webhook: the receiver answered {response.status_code}")
+
+
+def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> Endpoint | None:
+    """The endpoint of two settings; none where no address is set. Raises ConfigError that names the setting."""
+    if not url:
+        return None
+    if secret is None:
+        raise ConfigError(f"{name}_secret: is not set, and webhooks to {name}_url have to be signed")
+    try:
+        return Endpoint(url=url, secret=secret)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _signer(secret: SecretStr) -> Webhook:
+    try:
+        return Webhook(secret.get_secret_value())
+    except (ValueError, EmptyWebhookSecretError):
+        raise ConfigError("webhook secret: must be base64, with or without whsec_ before it") from None
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Loading the certificates takes tens of milliseconds, so it is done once."""
+    return httpx.create_ssl_context()
