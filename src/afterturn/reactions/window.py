@@ -70,4 +70,6 @@ class ReactionContext:
         return True
 
     def _scoped(self, key: str) -> str:
-        return f"{self.conversation_id}:{key}"
+        """Conversation and key, so that no two pairs read the same: ids may hold colons."""
+        conversation_id = self.conversation_id.replace("%", "%25").replace(":", "%3A")
+        return f"{conversation_id}:{key}"

@@ -18,7 +18,8 @@ from afterturn.store.sqlite import rows
 Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
 """Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
 
-_TURN_CLAIM = "turn"
+_TURN_CLAIM = "turn:key"
+"""No consumer has such a name, so the claims of none can meet these."""
 
 
 def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, now: datetime) -> Conversation:
@@ -69,7 +70,7 @@ def save_messages(
 
 def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: str, outbox: Outbox | None) -> Settled:
     given = turn.conversation
-    claim = f"{given.id}:{turn.key}" if turn.key else None
+    claim = rows.to_dump((given.id, turn.key)) if turn.key else None
     if claim and (known_turn := _settled_under(connection, given.id, claim)):
         return Settled(known_turn, new=False, published=outbox is not None)
     head = _head(connection, given.id)

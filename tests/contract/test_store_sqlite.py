@@ -1,0 +1,46 @@
+"""The store contract on a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.contract.store.shelf import Shelf
+from tests.contract.store.writing import SavingContract, SettleContract
+
+from afterturn.sqlite.database import Database
+from afterturn.store.port import Store
+from afterturn.store.sqlite import SqliteStore
+
+
+class SqliteShelf:
+    """One file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Store]:
+        with Database.open(self.path) as database:
+            yield SqliteStore(database)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return SqliteShelf(tmp_path / "afterturn.db")
+
+
+@pytest.fixture
+async def store(shelf: Shelf) -> AsyncIterator[Store]:
+    async with shelf.open() as opened:
+        yield opened
+
+
+class TestSqliteSettle(SettleContract):
+    pass
+
+
+class TestSqliteSaving(SavingContract):
+    pass
