@@ -9,7 +9,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from afterturn.clock import floor_millis, to_millis
@@ -88,10 +96,20 @@ def make_event(
     )
 
 
-class _Wire(TurnSettled):
-    """As read: version and type must be there, though a writer need not name them."""
+def _known_version(value: object) -> object:
+    if type(value) is not int:
+        raise ValueError("is not the number 1")
+    if value > 1:
+        raise ValueError("is newer than 1, the only version that this afterturn reads; upgrade it")
+    return value
 
-    event_version: Literal[1]
+
+class _Wire(TurnSettled):
+    """As read: by its camelCase keys, and version and type must be there, though a writer need not name them."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+    event_version: Annotated[Literal[1], BeforeValidator(_known_version)]
     event_type: Literal["conversation.turn_settled"]
 
 
@@ -101,17 +119,20 @@ def read_event(body: str | bytes) -> TurnSettled:
     Raises InvalidEvent that names the key and says nothing of the value.
     """
     try:
-        return _Wire.model_validate_json(body)
+        wire = _Wire.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             raise InvalidEvent("the record is not JSON") from None
         raise InvalidEvent(f"the record is not an event: {invalid(error)}") from None
+    return TurnSettled.model_construct(**dict(wire))
 
 
 def event_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the wire form."""
     schema = _Wire.model_json_schema(by_alias=True, mode="validation")
+    for key in schema["properties"].values():
+        key.pop("title", None)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "conversation.turn_settled, version 1"
     schema["description"] = "A turn was settled. Ids, enums and times only. Unknown further keys are allowed."

@@ -22,6 +22,7 @@ from pydantic import (
     JsonValue,
     PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -33,15 +34,16 @@ MAX_ID_CHARS = 200
 MAX_TEXT_BYTES = 300_000
 """One message has to fit a DynamoDB item (400 KB) with its attributes."""
 MAX_PARTICIPANTS = 100
-MAX_TURN_MESSAGES = 90
+MAX_TURN_MESSAGES = 30
 MAX_TURN_BYTES = 3_500_000
-"""One turn has to fit a DynamoDB transaction (100 items, 4 MB)."""
+"""One turn has to fit a DynamoDB transaction (100 items, up to three for a message, and 4 MB)."""
 
 UNASSIGNED = "UNASSIGNED"
 """The property of a conversation that belongs to none yet, as events and property views name it."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_IN_IDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def clean_text(text: str) -> str:
@@ -54,13 +56,13 @@ def clean_text(text: str) -> str:
 
 
 def check_id(value: str) -> str:
-    """An id as given: 1 to 200 characters, any of them but control characters and lone surrogates."""
+    """An id as given: 1 to 200 characters, any of them but control characters, line ends and lone surrogates."""
     if not value.strip():
         raise ValueError("is empty")
     if len(value) > MAX_ID_CHARS:
         raise ValueError(f"has {len(value)} characters; at most {MAX_ID_CHARS} are allowed")
-    if _CONTROLS.search(value) or _SURROGATE.search(value):
-        raise ValueError("has a control character or a lone surrogate")
+    if _NOT_IN_IDS.search(value):
+        raise ValueError("has a control character, a line end or a lone surrogate")
     return value
 
 
@@ -79,9 +81,13 @@ def _read_time(value: object) -> datetime:
     raise ValueError("is not an ISO 8601 time with an offset, such as 2026-03-01T12:00:05Z")
 
 
-Id = Annotated[str, AfterValidator(check_id)]
+Id = Annotated[
+    str,
+    AfterValidator(check_id),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS}),
+]
 Text = Annotated[str, AfterValidator(clean_text), AfterValidator(_check_size)]
-Label = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,63}\z")]
+Label = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 """A short name out of a fixed vocabulary, such as a topic, a type or a consumer."""
 Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(to_text, when_used="json")]
 

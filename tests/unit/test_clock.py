@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -119,10 +120,8 @@ def test_what_is_no_certain_time_is_refused_with_the_reason(text: str, problem: 
 
 @given(st.text())
 def test_no_text_crashes_the_reader(text: str) -> None:
-    try:
+    with contextlib.suppress(ValueError):
         assert parse_time(text) >= EPOCH
-    except ValueError:
-        pass
 
 
 def test_times_without_offset_are_refused_in_python_too() -> None:
@@ -145,7 +144,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "90", "-5m", "5 m", "five minutes", "1h30m", "inf", "1e3s", "99999999999999d"])
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="such as 90s|too long"):
+    with pytest.raises(ValueError, match=r"such as 90s|too long"):
         parse_duration(text)
 
 
