@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
+from tests.contract.store.stamping import StampContract, WindowContract
 from tests.contract.store.writing import SavingContract, SettleContract
 
 from afterturn.sqlite.database import Database
@@ -43,4 +45,20 @@ class TestSqliteSettle(SettleContract):
 
 
 class TestSqliteSaving(SavingContract):
+    pass
+
+
+class TestSqliteWindow(WindowContract):
+    pass
+
+
+class TestSqliteStamp(StampContract):
+    pass
+
+
+class TestSqliteRecency(RecencyContract):
+    pass
+
+
+class TestSqliteRead(ReadContract):
     pass

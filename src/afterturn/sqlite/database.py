@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from afterturn.errors import StoreDamaged, StoreError
+from afterturn.errors import InvalidInput, StoreDamaged, StoreError
 from afterturn.sqlite import schema
 from afterturn.sqlite.faults import translate, translated
 
@@ -182,6 +182,10 @@ class Database:
             told = translate(error, self.path)
             told.__cause__ = error
             return told
+        if isinstance(error, UnicodeEncodeError):
+            refused = InvalidInput("a text has a lone surrogate, which no store can hold")
+            refused.__cause__ = error
+            return refused
         return error
 
 

@@ -60,6 +60,14 @@ class SettleContract:
         assert await store.messages("c1") == (message("m1", provider_id="SM1"),)
         assert len(await store.turns("c1", limit=10)) == 1
 
+    async def test_an_old_turn_that_is_sent_again_gets_its_own_event(self, store: Store) -> None:
+        """F35: a caller that repeats a call is told the original event id, whatever was settled meanwhile."""
+        first = await settle(store, turn("c1", message("m1", 1), message("m2", 1)), at(1))
+        await settle_new(store, "c1", message("m3", 2), now=at(2))
+        again = await settle(store, turn("c1", message("m1", 1)), at(3))
+        assert not again.new
+        assert again.event.event_id == first.event.event_id
+
     async def test_an_old_turn_that_is_sent_again_does_not_settle_what_was_saved_since(self, store: Store) -> None:
         """All of its messages are settled already, so it is not new, whatever else waits."""
         await settle_new(store, "c1", message("m1", 1), now=at(1))

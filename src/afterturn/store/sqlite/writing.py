@@ -77,9 +77,11 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
     before = head or _NEW
     last_seq, newest_seq = _insert(connection, given.id, turn.messages, before.last_seq)
     if turn.messages and before.settled_at is not None and newest_seq <= before.settled_seq:
-        return Settled(
-            _turn_at(connection, given.id, to_text(before.settled_at)), new=False, published=outbox is not None
-        )
+        (occurred,) = connection.execute(
+            "SELECT occurred_at FROM turns WHERE conversation_id = ? AND last_seq >= ? ORDER BY occurred_at LIMIT 1",
+            (given.id, newest_seq),
+        ).fetchone()
+        return Settled(_turn_at(connection, given.id, occurred), new=False, published=outbox is not None)
 
     occurred_at = rules.next_occurred_at(turn, before.settled_at, now)
     newest = rules.newest_message_at(before.newest_message_at, turn.messages, now)
