@@ -1,0 +1,188 @@
+"""One cycle: rounds of workers and kills on a fresh file, then the inspection."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.crash.checker import broken
+from tests.crash.inspection import OUTCOME, acknowledged, inspect
+from tests.crash.outcome import Acknowledged, Outcome
+from tests.crash.plan import Kill, Plan, Round, Step, Verb, Worker, released
+from tests.crash.workers import CRASHED, DIALOGUES, LOG, Place, fork, work
+
+STOP_WITHIN_S = 20.0
+DRAIN_WITHIN_S = 45.0
+
+
+@dataclass(slots=True)
+class Result:
+    """``kills``: deaths by the point or moment that was planned. ``problems``: what must not be; empty if all is well.
+
+    ``finished``: victims that were done before their time came.
+    """
+
+    cycle: int
+    kills: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    finished: int = 0
+    acknowledged: int = 0
+    heard: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Child:
+    pid: int
+    dies_at: float | None = None
+    status: int | None = None
+
+
+def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
+    """Run it in a new folder, which is kept where something is broken. Forks, so the caller has no threads."""
+    began = time.monotonic()
+    place = Place(folder, url, plan.lease, plan.pace, plan.checkpoint, plan.deaf)
+    folder.mkdir()
+    (folder / DIALOGUES).write_text("".join(json.dumps(line) + "\n" for line in plan.dialogues))
+    result = Result(cycle)
+    given_up: set[tuple[str, int]] = set()
+    for number, one in enumerate(plan.rounds, 1):
+        threads = _left_to_do(plan, one, acknowledged(folder), given_up)
+        _run_round(one, place, threads, result, f"round {number}")
+        if result.problems:
+            break
+    if not result.problems and _inspected(place, plan, result):
+        outcome: Outcome = pickle.loads((folder / OUTCOME).read_bytes())
+        result.problems += broken(outcome)
+        result.acknowledged, result.heard = len(outcome.acknowledged), len(outcome.heard)
+    result.seconds = time.monotonic() - began
+    if not result.problems:
+        shutil.rmtree(folder)
+    return result
+
+
+def _left_to_do(
+    plan: Plan, one: Round, acks: Sequence[Acknowledged], given_up: set[tuple[str, int]]
+) -> list[list[Step]]:
+    """What a settler goes on with: the steps that it knows nothing of, or, in some rounds, all but the first of them.
+
+    What it gives up was perhaps stored and perhaps not; the first step of a conversation is never given up.
+    """
+    known = {(ack.conversation_id, ack.message_ids or (ack.key,)) for ack in acks}
+    threads = []
+    for thread in released(plan.threads, one.steps):
+        left = [
+            (number, step)
+            for number, step in enumerate(thread)
+            if (step.conversation.id, step.message_ids or (step.key,)) not in known
+            and (step.conversation.id, number) not in given_up
+        ]
+        if one.abandon and left and left[0][0] > 0 and left[0][1].verb is not Verb.COMPLETE:
+            given_up.add((left[0][1].conversation.id, left[0][0]))
+            left = left[1:]
+        threads.append([step for _, step in left])
+    return threads
+
+
+def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], result: Result, where: str) -> None:
+    children: list[_Child] = []
+    try:
+        for worker in one.workers:
+            pid = fork(partial(work, worker.part, place, threads), place, worker.kill)
+            dies_at = None if worker.kill is None else time.monotonic() + worker.kill.after
+            children.append(_Child(pid, dies_at))
+        _await_deaths([child for child in children if child.dies_at is not None])
+        survivors = [child for child in children if child.dies_at is None]
+        time.sleep(one.linger if survivors else 0)
+        _stop(survivors)
+    finally:
+        _end(children)
+    for worker, child in zip(one.workers, children, strict=True):
+        _judge(worker, child.status, place, result, where)
+
+
+def _await_deaths(victims: Sequence[_Child]) -> None:
+    while any(child.status is None for child in victims):
+        now = time.monotonic()
+        for child in victims:
+            _reap(child)
+            if child.status is None and child.dies_at is not None and now >= child.dies_at:
+                os.kill(child.pid, signal.SIGKILL)
+                _, child.status = os.waitpid(child.pid, 0)
+        time.sleep(0.001)
+
+
+def _stop(survivors: Sequence[_Child]) -> None:
+    until = time.monotonic() + STOP_WITHIN_S
+    for child in survivors:
+        _reap(child)
+        if child.status is None:
+            os.kill(child.pid, signal.SIGTERM)
+    while any(child.status is None for child in survivors) and time.monotonic() < until:
+        for child in survivors:
+            _reap(child)
+        time.sleep(0.001)
+
+
+def _end(children: Sequence[_Child]) -> None:
+    """Whoever is still there when the round is over, or was interrupted, is killed; its status stays None."""
+    for child in children:
+        if child.status is None:
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+
+
+def _reap(child: _Child) -> None:
+    if child.status is None:
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        child.status = status if pid else None
+
+
+def _judge(worker: Worker, status: int | None, place: Place, result: Result, where: str) -> None:
+    part, kill = worker.part.value, worker.kill
+    if status is None:
+        result.problems.append(f"{where}: {part} did not stop within {STOP_WITHIN_S:.0f} s")
+    elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and kill is not None:
+        result.kills[_name(kill)] += 1
+    elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM and kill is None:
+        pass  # stopped before it had begun to listen
+    elif status != 0:
+        code = os.waitstatus_to_exitcode(status)
+        told = _tail(place) if code == CRASHED else ""
+        result.problems.append(f"{where}: {part} ended with {code} {told}".rstrip())
+    elif kill is not None:
+        result.finished += 1
+
+
+def _inspected(place: Place, plan: Plan, result: Result) -> bool:
+    child = _Child(fork(partial(inspect, place, plan.threads), place))
+    until = time.monotonic() + DRAIN_WITHIN_S
+    try:
+        while child.status is None and time.monotonic() < until:
+            _reap(child)
+            time.sleep(0.002)
+    finally:
+        _end([child])
+    if child.status is None:
+        result.problems.append(f"inspection: not drained within {DRAIN_WITHIN_S:.0f} s")
+    elif child.status != 0:
+        result.problems.append(f"inspection: {_tail(place)}")
+    return child.status == 0
+
+
+def _name(kill: Kill) -> str:
+    return kill.point or "moment"
+
+
+def _tail(place: Place) -> str:
+    lines = (place.folder / LOG).read_text(errors="replace").splitlines()
+    return "\n  ".join(lines[-12:])

@@ -1,0 +1,150 @@
+"""After the last round: restart, drain, audit, and tell all that the store, the ledger and the receiver know."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.crash.outcome import (
+    Acknowledged,
+    Heard,
+    Order,
+    Outcome,
+    StoredMessage,
+    StoredStamp,
+    StoredTurn,
+    Thread,
+)
+from tests.crash.plan import Step
+from tests.crash.reactions import clean_run, make_app, registry_of
+from tests.crash.receiver import HEARD
+from tests.crash.workers import ACKNOWLEDGED, Place, imported, opened
+
+from afterturn import Backbone, Conversation, WorkOrder
+from afterturn.clock import to_millis
+from afterturn.store.reads import every
+
+OUTCOME = "outcome.pickle"
+_ALL = 1_000_000
+
+
+async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
+    """Write the outcome into the cycle's folder."""
+    async with opened(place) as backbone:
+        left = await backbone.drain(eager=True)
+        audit = await backbone.ledger.audit(grace=timedelta(0))
+        registry = registry_of(make_app(), place.settings())
+        told: list[Thread] = []
+        clean_orders: list[WorkOrder] = []
+        async for conversation in every(backbone.store):
+            thread = await _thread(backbone, conversation)
+            if thread.settled:
+                messages = (await backbone.store.messages(conversation.id))[: len(thread.settled)]
+                clean = await clean_run(registry, conversation, messages)
+                thread = replace(thread, clean=clean.stamps)
+                clean_orders += clean.orders
+            told.append(thread)
+        orders = await backbone.store.work_orders(open_only=False, limit=_ALL)
+    outcome = Outcome(
+        acknowledged=tuple(acknowledged(place.folder)),
+        attempted=_attempted(threads, place),
+        threads=tuple(told),
+        consumers=registry.names,
+        orders=_orders(orders),
+        clean_orders=_orders(clean_orders),
+        heard=tuple(_heard(place.folder)),
+        debts=tuple(f"{debt.consumer} {debt.state.value} on {debt.conversation.id!r}" for debt in audit.debts),
+        left=tuple(
+            f"{count} {what}" for what, count in (("streamed", left.streamed), ("waiting", left.waiting)) if count
+        ),
+        integrity=_integrity(place.folder / "crash.db"),
+    )
+    (place.folder / OUTCOME).write_bytes(pickle.dumps(outcome))
+
+
+def acknowledged(folder: Path) -> list[Acknowledged]:
+    """What the workers were told is safe."""
+    return [
+        Acknowledged(
+            conversation_id=line["conversation"],
+            message_ids=tuple(line["messages"]),
+            event_id=line.get("event"),
+            occurred_at=int(line["event"].rpartition(":")[2]) if "event" in line else None,
+            key=line["key"],
+        )
+        for line in _lines(folder / ACKNOWLEDGED)
+    ]
+
+
+async def _thread(backbone: Backbone, conversation: Conversation) -> Thread:
+    messages = await backbone.store.messages(conversation.id)
+    turns = await backbone.store.turns(conversation.id, limit=_ALL)
+    return Thread(
+        id=conversation.id,
+        settled_at=None if conversation.settled_at is None else to_millis(conversation.settled_at),
+        messages=tuple(StoredMessage(one.id, one.at, one.direction.value == "inbound") for one in messages),
+        turns=tuple(StoredTurn(to_millis(turn.occurred_at), turn.last_seq) for turn in turns),
+        stamps={
+            name: StoredStamp(None if stamp.through is None else to_millis(stamp.through), dict(stamp.data))
+            for name, stamp in conversation.reactions.items()
+        },
+    )
+
+
+def _attempted(threads: Sequence[Sequence[Step]], place: Place) -> dict[str, tuple[tuple[str, ...], ...]]:
+    calls: dict[str, list[tuple[str, ...]]] = {}
+    for thread in threads:
+        for step in thread:
+            calls.setdefault(step.conversation.id, []).append(step.message_ids)
+    for found in imported(place):
+        calls[found.meta.id] = [tuple(message.id for message in turn.messages) for turn in found.turns]
+    return {conversation_id: tuple(ids) for conversation_id, ids in calls.items()}
+
+
+def _orders(orders: Iterable[WorkOrder]) -> tuple[Order, ...]:
+    return tuple(
+        Order(
+            id=order.id,
+            conversation_id=order.conversation_id,
+            message_id=order.message_id,
+            category=order.category,
+            urgency=order.urgency.value,
+        )
+        for order in orders
+    )
+
+
+def _heard(folder: Path) -> list[Heard]:
+    heard = []
+    for line in _lines(folder / HEARD):
+        data = line["body"]["data"]
+        heard.append(
+            Heard(
+                kind=line["kind"],
+                id=line["id"],
+                content=json.dumps(line["body"] if line["kind"] == "package" else data, sort_keys=True),
+                conversation_id=data["conversationId"],
+                message_ids=tuple(data.get("messageIds", ())),
+            )
+        )
+    return heard
+
+
+def _integrity(path: Path) -> tuple[str, ...]:
+    connection = sqlite3.connect(path)
+    try:
+        return tuple(row[0] for row in connection.execute("PRAGMA integrity_check"))
+    finally:
+        connection.close()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
