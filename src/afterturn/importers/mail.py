@@ -25,13 +25,15 @@ from .records import MAX_ATTACHMENTS
 TROUBLES = (ValueError, LookupError, TypeError, AttributeError, AssertionError, HeaderParseError, RecursionError)
 """What the email package raises at a mail that breaks its expectations, a thousand nested parts included."""
 
-_ADDRESS = re.compile(r"[^\s<>,;:\"()\[\]\\@]+@[^\s<>,;:\"()\[\]\\@]+")
+_ADDRESS = re.compile(r"[^\s<>,;:\"()\[\]\\@]{1,64}@[^\s<>,;:\"()\[\]\\@]{1,255}")
 _BRACKETED = re.compile(r"<([^<>\s]+)>")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FROM_DATE = re.compile(
     r"(\w{3}) +(\d{1,2}) +(\d\d:\d\d(?::\d\d)?) *((?:[+-]\d{4}|[A-Z]{1,5}) +)?(\d{4})(?: +([+-]\d{4}))?"
 )
 _MAX_HTML_CHARS = 4_000_000
+_MAX_WORDS_CHARS = 10_000
+"""Encoded words are looked for in so much of a header; the search takes the square of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def header(mail: MailMessage, name: str) -> str:
     """A header for people: encoded words decoded, folding undone."""
     raw = raw_header(mail, name)
     try:
-        pieces = decode_header(raw)
+        pieces = decode_header(raw[:_MAX_WORDS_CHARS])
     except TROUBLES:
         return " ".join(raw.split())
     text = "".join(
@@ -187,7 +189,7 @@ def _payload(part: MailMessage) -> str:
 def _file_name(part: MailMessage) -> str:
     try:
         name = part.get_filename() or ""
-        pieces = decode_header(_undo_escape(name))
+        pieces = decode_header(_undo_escape(name)[:_MAX_WORDS_CHARS])
     except TROUBLES:
         return "attachment"
     return "".join(piece if isinstance(piece, str) else decode(piece, charset) for piece, charset in pieces)

@@ -42,7 +42,7 @@ from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, Options,
 from .source import Source
 from .turns import make_turns, thread_order
 
-MAX_MAIL_BYTES = 128 * 2**20
+MAX_MAIL_BYTES = 96 * 2**20
 MAX_HEADER_BYTES = 2**20
 
 _LINE_BYTES = 2**16

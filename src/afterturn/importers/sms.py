@@ -39,8 +39,10 @@ from .source import Source
 from .turns import make_turns, thread_order
 from .xml_repair import LONE_SURROGATE, NOT_UTF8, repair
 
-MAX_ELEMENT_CHARS = 256 * 2**20
+MAX_ELEMENT_CHARS = 192 * 2**20
 """More than this without a new element is not a message with a film in it but an attack on memory."""
+_CHUNK_BYTES = 2**21
+"""Expat looks at an unfinished attribute anew with every chunk, so a film takes the square of their number."""
 
 _RECEIVED, _SENT = "1", "2"
 _UNSENT = {"3", "4", "5", "6"}
@@ -113,7 +115,7 @@ def normalise(address: str) -> str:
 def _elements(source: Source) -> Iterator[_Element | BadRecord]:
     collector = _Collector(source.name)
     try:
-        for text in repair(source.chunks()):
+        for text in repair(source.chunks(_CHUNK_BYTES)):
             collector.feed(text)
             yield from collector.take()
             if collector.waiting > MAX_ELEMENT_CHARS:

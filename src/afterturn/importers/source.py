@@ -17,7 +17,7 @@ from .records import BadRecord
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
-_CHUNK = 2**18
+_SKIP_BYTES = 2**18
 
 
 class Source:
@@ -67,9 +67,9 @@ class Source:
             self._file.seek(start)
         return self.read(size)
 
-    def chunks(self) -> Iterator[bytes]:
-        """The raw bytes in pieces."""
-        while data := self.read(_CHUNK):
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """The raw bytes in pieces of ``size``."""
+        while data := self.read(size):
             yield data
 
     def lines(self) -> Iterator[tuple[int, bytes] | BadRecord]:
@@ -85,7 +85,7 @@ class Source:
             try:
                 line = stream.readline(MAX_LINE_BYTES)
                 long = len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
-                while long and (rest := stream.readline(_CHUNK)) and not rest.endswith(b"\n"):
+                while long and (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
                     pass
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 yield BadRecord(f"{self.name}:{number}", "the compressed data ends or breaks here; nothing after it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from tests.unit.importers.helpers import NOW, SAMPLES, SHARED_DATA, read_all, texts
@@ -253,10 +254,21 @@ def test_what_stands_before_the_first_mail_is_named(tmp_path: Path) -> None:
         ("<script>x</script>a<style>y", "a"),
         ("a<![if x]>b", "ab"),
         ("<![bad <b>a</b>", "a"),
+        ("a<!-- <b>x</b> <!-- y -->b", "ab"),
+        ("a<!--[if mso]><p>x</p><![endif]-->b<!-- never closed", "ab"),
+        ("<p>1 < 2</p>", "1 < 2"),
     ],
 )
 def test_html_reads_as_people_see_it(html: str, text: str) -> None:
     assert text in text_of_html(html) or text_of_html(html) == text
+
+
+@pytest.mark.parametrize("piece", ["<a ", "<!--", '<a b="', "</", "<![", "<?", "<a b='>", "&"])
+def test_a_page_of_broken_markup_takes_no_longer_than_its_length(piece: str) -> None:
+    """The standard parser alone takes a minute for some of these."""
+    started = perf_counter()
+    text_of_html(piece * (400_000 // len(piece)))
+    assert perf_counter() - started < 10
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the shared data is not here")
