@@ -212,6 +212,7 @@ def test_a_record_of_another_kind_is_named(tmp_path: Path) -> None:
 
 def test_an_endless_attribute_is_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("afterturn.importers.sms.MAX_ELEMENT_CHARS", 2**20)
+    monkeypatch.setattr("afterturn.importers.sms._CHUNK_BYTES", 2**18)
     found, bad = read_all(write(tmp_path, sms("1"), sms("x" * 3 * 2**20), sms("3")))
     assert texts(found[0]) == ["1"]
     assert "is larger than" in bad[0].problem
