@@ -263,12 +263,14 @@ def _refuse_truncated(path: str) -> None:
     """
     try:
         size = os.path.getsize(path)
-        if size < 100 or (Path(path + "-wal").exists() and os.path.getsize(path + "-wal")):
+        if size == 0 or (Path(path + "-wal").exists() and os.path.getsize(path + "-wal")):
             return
         with open(path, "rb") as file:
             header = file.read(100)
     except OSError:
         return
+    if size < 100:  # SQLite takes a file of one byte for an empty one
+        raise StoreDamaged(f"{path} is not a SQLite database; name another file with --db")
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
     pages = int.from_bytes(header[28:32], "big")
