@@ -1,0 +1,71 @@
+"""The commands, as ``afterturn --help`` lists them."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from afterturn.cli import demo, ledger, reactions, reading, running, stream, writing
+from afterturn.cli.exits import EPILOG, Commands
+from afterturn.cli.options import RootApp, RootDb, RootLogLevel, Shared, set_up_logging
+
+app = typer.Typer(
+    cls=Commands,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_START = "Start here"
+_RUN = "Bring turns in, run reactions"
+_LOOK = "Look"
+_REPAIR = "Check and repair"
+
+app.command("demo", rich_help_panel=_START)(demo.demo)
+app.command("import", rich_help_panel=_RUN)(writing.import_)
+app.command("settle", rich_help_panel=_RUN)(writing.settle)
+app.command("up", rich_help_panel=_RUN)(running.up)
+app.command("drain", rich_help_panel=_RUN)(running.drain)
+app.command("inbox", rich_help_panel=_LOOK)(reading.inbox)
+app.command("show", rich_help_panel=_LOOK)(reading.show)
+app.command("work-orders", rich_help_panel=_LOOK)(reading.work_orders)
+app.command("stats", rich_help_panel=_LOOK)(reading.stats)
+app.command("audit", rich_help_panel=_REPAIR)(ledger.audit)
+app.command("sweep", rich_help_panel=_REPAIR)(ledger.sweep)
+app.command("replay", rich_help_panel=_REPAIR)(ledger.replay)
+app.add_typer(reactions.app, name="reactions", rich_help_panel=_REPAIR)
+app.add_typer(stream.app, name="dead-letters", rich_help_panel=_REPAIR)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            print(version("afterturn"))
+        except PackageNotFoundError:
+            print("not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    db: RootDb = None,
+    app_name: RootApp = None,
+    log_level: RootLogLevel = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", metavar="", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """The durable backbone behind an AI agent that talks to customers.
+
+    Conversations come in (`import`, `settle`), reactions run (`up`, `drain`), the inbox shows them newest first with
+    what the reactions stamped (`inbox`, `show`), and the ledger proves that nothing is owed (`audit`).
+    Start with `afterturn demo`.
+    """
+    ctx.obj = Shared(db=db, app=app_name, log_level=log_level)
+    set_up_logging(ctx, None)

@@ -1,0 +1,83 @@
+"""The inbox as people see it: two lines a conversation, at most 100 columns, with or without a terminal."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from afterturn.cli.output import WIDEST, age, console, one_line, padded
+from afterturn.inbox import Row
+from afterturn.model import UNASSIGNED, Message
+from afterturn.reactions.state import ReactionState
+
+_INDENT = "      "
+_GRADE_STYLES = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
+
+
+def print_cards(rows: Sequence[Row], words: Mapping[str, Message | None], now: datetime) -> None:
+    """Time ago, channel, property, id, grade, alert and repairs; then the last words and the topics."""
+    screen = console()
+    width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST) if screen.is_terminal else WIDEST
+    for row in rows:
+        screen.print(_first_line(row, now), soft_wrap=True)
+        screen.print(_second_line(row, words.get(row.conversation.id), width), soft_wrap=True)
+
+
+def topics_of(row: Row) -> tuple[str, ...]:
+    """What the topics consumer stamped."""
+    topics = row.stamp("topics").get("topics")
+    return tuple(str(topic) for topic in topics) if isinstance(topics, list) else ()
+
+
+def grade_of(row: Row) -> str | None:
+    """What the grade consumer stamped."""
+    grade = row.stamp("grade").get("grade")
+    return grade if isinstance(grade, str) else None
+
+
+def alerts_of(row: Row) -> tuple[str, ...]:
+    """The kinds of emergencies that the maintenance consumer has seen."""
+    alerts = row.stamp("maintenance").get("alerts")
+    return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
+
+
+def behind(row: Row, state: ReactionState) -> tuple[str, ...]:
+    """The consumers that are in a state."""
+    return tuple(name for name, found in row.states.items() if found is state)
+
+
+def who(message: Message) -> str:
+    return message.role.value
+
+
+def _first_line(row: Row, now: datetime) -> Text:
+    conversation = row.conversation
+    line = Text()
+    line.append(f"{age(now - conversation.recency):>4}  ", "cyan")
+    line.append(padded(conversation.channel.value, 8) + "  ")
+    line.append(padded(one_line(conversation.property_id or UNASSIGNED), 17) + "  ", "dim")
+    line.append(padded(one_line(conversation.id), 26), "bold")
+    grade = grade_of(row)
+    line.append(f"  {grade or '-'}", _GRADE_STYLES.get(grade or "", "dim"))
+    for kind in alerts_of(row):
+        line.append(f"  ● {kind}", "bold red")
+    for state, style in ((ReactionState.OWED, "yellow"), (ReactionState.FAILED, "red")):
+        if names := behind(row, state):
+            line.append(f"  {state.value}: {', '.join(names)}", style)
+    if conversation.synthetic or conversation.gauntlet:
+        line.append("  synthetic", "dim")
+    return line
+
+
+def _second_line(row: Row, message: Message | None, width: int) -> Text:
+    topics = ", ".join(topics_of(row))
+    right = Text(f"  [{topics}]" if topics else "", "magenta")
+    right.truncate(width // 2, overflow="ellipsis")
+    left = Text(_INDENT)
+    if message is not None:
+        left.append(f"{who(message)}: {one_line(message.text)}", "dim")
+        left.truncate(max(width - right.cell_len, 20), overflow="ellipsis", pad=bool(topics))
+    return left + right

@@ -1,0 +1,199 @@
+"""``demo``: the whole way of a turn, on a sample, in a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from afterturn.app import App
+from afterturn.backbone import Backbone, Backlog
+from afterturn.cli.cards import print_cards
+from afterturn.cli.exits import Exit
+from afterturn.cli.loading import Loader, Tally
+from afterturn.cli.options import AppName, Db, Level, LogLevel, app_of, cli_settings, set_up_logging
+from afterturn.cli.output import WIDEST, age, console, count, note, one_line, padded
+from afterturn.cli.reading import last_words
+from afterturn.cli.running import drained, is_clean
+from afterturn.config import Settings
+from afterturn.demo import Scripted, sample
+from afterturn.importers.records import ImportedConversation
+from afterturn.inbox import InboxQuery, Row
+from afterturn.ledger.ledger import Audit
+from afterturn.model import Message, Urgency, WorkOrder
+from afterturn.store.port import ConsumerState
+
+_PAGE = 15
+_ORDERS = 12
+_URGENCY_STYLES = {Urgency.EMERGENCY: "bold red", Urgency.URGENT: "yellow", Urgency.ROUTINE: ""}
+
+
+def demo(ctx: typer.Context, db: Db = None, app: AppName = None, log_level: LogLevel = None) -> None:
+    """Show the whole way of a turn on a sample: settled, reacted to, in the inbox, and nothing owed.
+
+    Conversations of a fictional property manager come into a file in a new temporary folder (or --db). Nothing is
+    sent anywhere: webhooks and language models of your settings are left out.
+    """
+    set_up_logging(ctx, log_level, default=Level.OFF)
+    given = db or ctx.obj.db
+    path = given or Path(tempfile.mkdtemp(prefix="afterturn-demo-")) / "demo.db"
+    settings = cli_settings(ctx, path).model_copy(update={"webhook_url": None, "alert_url": None, "model": None})
+    raise typer.Exit(asyncio.run(_demo(app_of(ctx, app), settings)))
+
+
+async def _demo(app: App, settings: Settings) -> Exit:
+    screen = console()
+    screen.print(
+        Text("afterturn demo", "bold") + Text(f"  a property manager's conversations in {settings.db}"), soft_wrap=True
+    )
+    async with app.open(settings) as backbone:
+        began = time.monotonic()
+        tally = await _settle(backbone)
+        settled = time.monotonic()
+        left, interrupted = await drained(backbone, eager=True)
+        if interrupted:
+            note("Stopped.")
+            return Exit.INTERRUPTED
+        _print_work(tally, backbone.registry.names, settled - began, time.monotonic() - settled)
+        rows = (await backbone.inbox.page(InboxQuery(limit=500))).rows
+        words = await last_words(backbone, rows[:_PAGE])
+        now = backbone.clock()
+        everyone = len((await backbone.inbox.page(InboxQuery(limit=500, include_synthetic=True))).rows)
+        hidden = everyone - len(rows)
+        _print_head(f"Inbox, newest first: {min(_PAGE, len(rows))} of {len(rows)} ({hidden} synthetic ones hidden)")
+        print_cards(rows[:_PAGE], words, now)
+        _print_alerts(await _alerts(backbone, rows), now)
+        _print_orders(await backbone.store.work_orders(limit=10_000), now)
+        audit = await backbone.ledger.audit(grace=timedelta(0))
+        live = [name for name, one in (await backbone.store.registrations()).items() if one.state is ConsumerState.LIVE]
+    _print_audit(audit, left, live)
+    _print_further(settings.db, rows)
+    return Exit.OK if is_clean(left, audit) else Exit.OWED
+
+
+async def _settle(backbone: Backbone) -> Tally:
+    """Voice calls utterance by utterance, then every turn in the way that an import takes."""
+    scripted = list(sample(backbone.clock()))
+    await asyncio.gather(*(_speak(backbone, one) for one in scripted))
+    loader = Loader(backbone, on_bad=lambda record: note(f"bad: {record}"))
+    await loader.load(_conversations(scripted), asyncio.Event())
+    loader.tally.messages += sum(len(one.spoken) for one in scripted)
+    return loader.tally
+
+
+async def _speak(backbone: Backbone, one: Scripted) -> None:
+    for message in one.spoken:
+        await backbone.save_messages(one.conversation.meta, [message])
+
+
+def _conversations(scripted: Sequence[Scripted]) -> Iterator[ImportedConversation]:
+    for one in scripted:
+        yield one.conversation
+
+
+def _print_work(tally: Tally, consumers: Sequence[str], settling: float, reacting: float) -> None:
+    print()
+    print(
+        f"{count(tally.conversations, 'conversation')}, {count(tally.turns, 'turn')}, "
+        f"{count(tally.messages, 'message')} settled in {settling:.1f} s, each turn durable before the next step"
+    )
+    print(f"{', '.join(consumers)} ran over all of them in {reacting:.1f} s (quiet periods skipped)")
+
+
+def _print_head(title: str) -> None:
+    screen = console()
+    screen.print()
+    screen.print(Text(title, "bold"), soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _RedAlert:
+    row: Row
+    kind: str
+    message: Message
+    history: bool
+
+
+async def _alerts(backbone: Backbone, rows: Sequence[Row]) -> list[_RedAlert]:
+    """The emergencies that the maintenance consumer stamped, with the message that raised each; newest first."""
+    longest = backbone.settings.effects_max_age
+    found = []
+    for row in rows:
+        episodes = row.stamp("maintenance").get("episodes")
+        if not isinstance(episodes, dict) or not episodes:
+            continue
+        messages = {one.id: one for one in await backbone.store.messages(row.conversation.id)}
+        settled_at = row.conversation.settled_at or row.conversation.created_at
+        history = longest is not None and backbone.clock() - settled_at > longest
+        for kind, episode in episodes.items():
+            message = messages.get(str(episode.get("messageId"))) if isinstance(episode, dict) else None
+            if message is not None:
+                found.append(_RedAlert(row, kind, message, history))
+    return sorted(found, key=lambda alert: alert.message.at, reverse=True)
+
+
+def _print_alerts(alerts: Sequence[_RedAlert], now: datetime) -> None:
+    fresh = [alert for alert in alerts if not alert.history]
+    older = Counter(alert.kind for alert in alerts if alert.history)
+    _print_head(f"Red alerts: {len(fresh)}")
+    screen = console()
+    for alert in fresh:
+        conversation = alert.row.conversation
+        line = Text(f"{age(now - alert.message.at):>4}  ")
+        line.append("● " + padded(alert.kind, 10), "bold red")
+        line.append(padded(one_line(conversation.property_id or "unassigned"), 17) + "  ", "dim")
+        line.append(padded(one_line(conversation.id), 18) + "  ", "bold")
+        line.append(one_line(alert.message.text), "dim")
+        line.truncate(WIDEST, overflow="ellipsis")
+        screen.print(line, soft_wrap=True)
+    if older:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(older.items()))
+        print(f"      (older than a day, so stamped and nobody woken: {kinds})")
+
+
+def _print_orders(orders: Sequence[WorkOrder], now: datetime) -> None:
+    urgencies = Counter(order.urgency for order in orders)
+    told = ", ".join(f"{urgencies[urgency]} {urgency.value}" for urgency in Urgency if urgencies[urgency])
+    _print_head(f"Open work orders: {len(orders)}" + (f" ({told})" if told else ""))
+    screen = console()
+    for order in orders[:_ORDERS]:
+        line = Text(f"{age(now - order.opened_at):>4}  ")
+        line.append(padded(order.urgency.value, 11), _URGENCY_STYLES[order.urgency])
+        line.append(padded(order.category, 17))
+        line.append(padded(one_line(order.property_id or "unassigned"), 17) + "  ", "dim")
+        line.append(one_line(order.conversation_id), "bold")
+        screen.print(line, soft_wrap=True)
+    if len(orders) > _ORDERS:
+        print(f"      … and {len(orders) - _ORDERS} more")
+
+
+def _print_audit(audit: Audit, left: Backlog, consumers: Sequence[str]) -> None:
+    _print_head("Audit")
+    clean = is_clean(left, audit)
+    line = Text(f"owed: {audit.owed}  failed: {audit.failed}  dead letters: {left.dead}", "green" if clean else "red")
+    console().print(line, soft_wrap=True)
+    if clean:
+        print(
+            f"Each of {count(len(consumers), 'consumer')} has seen each of {count(audit.checked, 'conversation')} "
+            "up to its newest turn."
+        )
+
+
+def _print_further(path: Path, rows: Sequence[Row]) -> None:
+    _print_head("Look further")
+    print(f"  export AFTERTURN_DB={shlex.quote(str(path))}")
+    print("  afterturn inbox --window 24h            also --topic, --property, --grade, --channel …")
+    if rows:
+        newest = next((row for row in rows if row.stamp("maintenance").get("alert")), rows[0])
+        print(f"  afterturn show {shlex.quote(newest.conversation.id)}")
+    print("  afterturn work-orders")
+    print("  afterturn audit --grace 0s")

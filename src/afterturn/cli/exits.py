@@ -1,0 +1,92 @@
+"""Exit codes, and which error ends in which."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from afterturn.errors import (
+    AfterturnError,
+    ConfigError,
+    EngineUnavailable,
+    InvalidInput,
+    NotFound,
+    StoreError,
+    StreamUnavailable,
+)
+
+
+class Exit(IntEnum):
+    """What the shell is told."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    OWED = 3
+    STORE = 4
+    INTERRUPTED = 130
+    CLOSED = 141
+
+
+HELP = {
+    Exit.OK: "done",
+    Exit.FAILED: "some records were bad, or something failed; the rest is in",
+    Exit.USAGE: "wrong usage or bad input; nothing was written",
+    Exit.OWED: "reactions are owed, have failed, or lie in the dead letters",
+    Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign)",
+    Exit.INTERRUPTED: "stopped by Ctrl-C; running it again goes on",
+    Exit.CLOSED: "whoever read the output went away",
+}
+
+EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code.value}` {text}" for code, text in HELP.items())
+"""The codes as ``--help`` prints them."""
+
+_BY_ERROR: tuple[tuple[type[AfterturnError], Exit], ...] = (
+    (InvalidInput, Exit.USAGE),
+    (NotFound, Exit.USAGE),
+    (ConfigError, Exit.USAGE),
+    (StoreError, Exit.STORE),
+    (StreamUnavailable, Exit.STORE),
+    (EngineUnavailable, Exit.STORE),
+)
+
+
+def exit_of(error: AfterturnError) -> Exit:
+    """The exit code of an error."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
+
+
+class Commands(TyperGroup):
+    """The root of all commands: an error that is ours, or the system's, is one line on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(Exit.CLOSED) from None
+        except AfterturnError as error:
+            raise _told(error) from None
+        except BaseExceptionGroup as group:
+            if (ours := group.subgroup(AfterturnError)) is None:
+                raise
+            raise _told(_first(ours)) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED) from None
+
+
+def _told(error: BaseException) -> typer.Exit:
+    print(f"error: {error}", file=sys.stderr)
+    return typer.Exit(exit_of(error) if isinstance(error, AfterturnError) else Exit.FAILED)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

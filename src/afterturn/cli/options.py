@@ -1,0 +1,186 @@
+"""What the commands share: flags with their variables, and how they open a store."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from afterturn.app import App, load_app
+from afterturn.backbone import Backbone
+from afterturn.clock import parse_duration, parse_time
+from afterturn.config import Settings, read_settings
+from afterturn.errors import InvalidInput, InvalidRecord, NotFound
+from afterturn.ledger.ledger import Selection
+from afterturn.model import Emitter, Stamp, check_id
+from afterturn.reactions.window import ReactionContext, TurnWindow
+
+T = TypeVar("T")
+
+
+class Level(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+    OFF = "off"
+
+
+@dataclass(slots=True)
+class Shared:
+    """What was given before the command's name, or by a variable."""
+
+    db: Path | None = None
+    app: str | None = None
+    log_level: Level | None = None
+
+
+_DB = ("--db", "AFTERTURN_DB", "The SQLite file; afterturn.db in this folder where nothing is said.", "FILE")
+_APP = ("--app", "AFTERTURN_APP", "Your own app as module:attribute, in place of the shipped one.", "APP")
+_LOG = (
+    "--log-level",
+    "AFTERTURN_LOG_LEVEL",
+    "What is logged on stderr: debug, info, warning, error, critical, off.",
+    "LEVEL",
+)
+
+
+def _flag(flag: str, variable: str, text: str, metavar: str) -> Any:
+    """A flag of a command. Its variable is read once, at the root, so that any flag goes before it."""
+    return typer.Option(flag, help=f"{text} ({variable})", metavar=metavar, rich_help_panel="Shared options")
+
+
+def _root(flag: str, variable: str, text: str, metavar: str) -> Any:
+    return typer.Option(flag, envvar=variable, show_envvar=False, help=f"{text} ({variable})", metavar=metavar)
+
+
+Db = Annotated[Path | None, _flag(*_DB)]
+AppName = Annotated[str | None, _flag(*_APP)]
+LogLevel = Annotated[Level | None, _flag(*_LOG)]
+RootDb = Annotated[Path | None, _root(*_DB)]
+RootApp = Annotated[str | None, _root(*_APP)]
+RootLogLevel = Annotated[Level | None, _root(*_LOG)]
+
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON on stdout, and nothing else there.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="From this time on (ISO 8601, or a UTC date).")
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Before this time (ISO 8601, or a UTC date).")
+]
+Property = Annotated[str | None, typer.Option("--property", metavar="ID", help="Of one property only, or UNASSIGNED.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")]
+
+
+def settings_of(ctx: typer.Context, db: Path | None, **given: Any) -> Settings:
+    """The settings of a command; logging is set up on the way."""
+    shared: Shared = ctx.obj
+    return read_settings(db=db or shared.db, **given)
+
+
+def cli_settings(ctx: typer.Context, db: Path | None) -> Settings:
+    """Settings of a command that emits: its events say so, unless the variable says otherwise."""
+    return settings_of(ctx, db, emitter=None if "AFTERTURN_EMITTER" in os.environ else Emitter.CLI)
+
+
+def app_of(ctx: typer.Context, name: str | None) -> App:
+    """The app that was named, or the one that ships."""
+    chosen = name or ctx.obj.app
+    return load_app(chosen) if chosen else App()
+
+
+def set_up_logging(ctx: typer.Context, given: Level | None, default: Level = Level.WARNING) -> None:
+    """Log lines to stderr, ids and counters only: ``2026-03-01T12:00:05Z INFO action=… conversation_id=…``."""
+    level = given or ctx.obj.log_level or default
+    handler = _Stderr()
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("afterturn").setLevel(logging.CRITICAL + 1 if level is Level.OFF else level.value.upper())
+
+
+class _Stderr(logging.StreamHandler[Any]):
+    """Writes to what stderr is now: a progress bar puts itself in its place while it is shown."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        pass
+
+
+def require_store(settings: Settings) -> None:
+    """Raise NotFound where there is no file: an empty answer from a mistyped path would look like good news."""
+    if not os.path.lexists(settings.db) and os.access(settings.db.parent, os.X_OK):
+        raise NotFound(
+            f"there is no store at {settings.db}; name one with --db or AFTERTURN_DB, or make one with "
+            "`afterturn import FILE` or `afterturn demo`"
+        )
+
+
+@asynccontextmanager
+async def observed(settings: Settings) -> AsyncIterator[Backbone]:
+    """An existing store, for commands that look and ask but run nothing.
+
+    No app is loaded: the ledger knows the consumers, and looking must not register any.
+    """
+    require_store(settings)
+    async with App(shipped=False).open(settings) as backbone:
+        for name in await backbone.store.registrations():
+            backbone.registry.add(name, _runs_elsewhere)
+        yield backbone
+
+
+async def _runs_elsewhere(window: TurnWindow, ctx: ReactionContext) -> Stamp:
+    raise AssertionError("commands that look run no reactions")
+
+
+def selection(since: str | None, until: str | None, property_id: str | None) -> Selection:
+    """A part of history from flags; raises InvalidRecord that names the flag."""
+    first = None if since is None else flag_value("--since", read_time, since)
+    end = None if until is None else flag_value("--until", read_time, until)
+    if first is not None and end is not None and first >= end:
+        raise InvalidInput("--since is not before --until")
+    if property_id is not None:
+        flag_value("--property", check_id, property_id)
+    return Selection(since=first, until=end, property_id=property_id)
+
+
+def read_time(text: str) -> datetime:
+    """An ISO 8601 time with an offset, or a date: its beginning in UTC, wherever the machine stands."""
+    return parse_time(f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text)
+
+
+def read_grace(text: str | None, settings: Settings) -> timedelta:
+    """A grace period; the setting's where none is given."""
+    return settings.grace if text is None else flag_value("--grace", parse_duration, text)
+
+
+def flag_value(flag: str, read: Callable[[str], T], text: str) -> T:
+    """What a flag means; raises InvalidRecord that names it."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise InvalidRecord(flag, str(error)) from None
+
+
+def known(names: Sequence[str], registered: Sequence[str]) -> None:
+    """Raise NotFound for a consumer that was never registered."""
+    for name in names:
+        if name not in registered:
+            raise NotFound(f"no consumer {name!r} was ever registered (registered: {', '.join(registered) or 'none'})")

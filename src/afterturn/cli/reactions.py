@@ -1,0 +1,153 @@
+"""``reactions``: the consumers of a store, what of them failed, and trying that again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from afterturn.cli.options import Db, Json, Limit, known, observed, settings_of
+from afterturn.cli.output import age, count, note, table, write_json
+from afterturn.clock import to_text
+from afterturn.errors import InvalidInput, NotFound
+from afterturn.store.port import ConsumerState, Failure
+
+_ALL = 1_000_000
+
+app = typer.Typer(help="Consumers and their failed reactions.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.")]
+
+
+@app.command("list")
+def list_(ctx: typer.Context, json_: Json = False, db: Db = None) -> None:
+    """List the consumers that were ever registered, their state, and how many of their reactions failed."""
+    rows = asyncio.run(_list(ctx, db))
+    if json_:
+        write_json({"consumers": rows})
+        return
+    table(
+        ("CONSUMER", "STATE", "REGISTERED", "MAX WAIT", "FAILED"),
+        [
+            (row["name"], row["state"], row["registeredAt"], f"{row['maxWaitSeconds']:g}s", row["failed"])
+            for row in rows
+        ],
+    )
+    if not rows:
+        note("No consumer was registered yet; `afterturn up`, `drain` and `import` register those of their app.")
+
+
+async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        failed = Counter(one.consumer for one in await backbone.store.failures(limit=_ALL))
+        return [
+            {
+                "name": name,
+                "state": one.state.value,
+                "registeredAt": to_text(one.registered_at),
+                "maxWaitSeconds": one.max_wait.total_seconds(),
+                "failed": failed[name],
+            }
+            for name, one in (await backbone.store.registrations()).items()
+        ]
+
+
+@app.command()
+def failed(ctx: typer.Context, limit: Limit = 100, json_: Json = False, db: Db = None) -> None:
+    """List the reactions that were given up on."""
+    found, now = asyncio.run(_failures(ctx, db, limit + 1))
+    complete, found = len(found) <= limit, found[:limit]
+    if json_:
+        write_json(
+            {
+                "failures": [
+                    {
+                        "conversationId": one.conversation_id,
+                        "consumer": one.consumer,
+                        "failedThrough": to_text(one.failed_through),
+                        "error": one.error,
+                    }
+                    for one in found
+                ],
+                "complete": complete,
+            }
+        )
+        return
+    table(
+        ("CONVERSATION", "CONSUMER", "ERROR", "TURN", "AGO"),
+        [
+            (one.conversation_id, one.consumer, one.error, one.failed_through, age(now - one.failed_through))
+            for one in found
+        ],
+    )
+    note("`afterturn reactions retry` runs them again." if found else "Nothing has failed.")
+    if not complete:
+        note(f"There are more than {limit}; raise --limit.")
+
+
+async def _failures(ctx: typer.Context, db: Any, limit: int) -> tuple[tuple[Failure, ...], Any]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        return await backbone.store.failures(limit=limit), backbone.clock()
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    conversation_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Conversations whose failed reactions run again.")
+    ] = None,
+    consumer: Annotated[str | None, typer.Option(metavar="CONSUMER", help="Of this consumer only.")] = None,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Of every conversation.")] = False,
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """Give failed reactions fresh attempts; `up` or `drain` runs them."""
+    if bool(conversation_ids) == all_:
+        raise InvalidInput("name the conversations, or give --all")
+    retried = asyncio.run(_retry(ctx, db, conversation_ids, consumer))
+    if json_:
+        write_json({"retried": [{"conversationId": one, "consumer": name} for one, name in retried]})
+        return
+    table(("CONVERSATION", "CONSUMER"), retried)
+    note(f"{count(len(retried), 'reaction')} due again; `afterturn up` or `afterturn drain` runs them.")
+
+
+async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: str | None) -> list[tuple[str, str]]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        if consumer is not None:
+            known([consumer], list(await backbone.store.registrations()))
+        chosen = [
+            (one.conversation_id, one.consumer)
+            for one in await backbone.store.failures(limit=_ALL)
+            if (not ids or one.conversation_id in ids) and consumer in (None, one.consumer)
+        ]
+        found = {conversation_id for conversation_id, _ in chosen}
+        for wanted in ids or ():
+            if wanted not in found:
+                raise NotFound(
+                    f"no failed reaction on conversation {wanted!r}; `afterturn reactions failed` lists them"
+                )
+        for conversation_id, name in chosen:
+            await backbone.engine.retry(name, conversation_id)
+        return chosen
+
+
+@app.command()
+def promote(ctx: typer.Context, consumer: Name, db: Db = None) -> None:
+    """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
+    asyncio.run(_set_state(ctx, db, consumer, ConsumerState.LIVE))
+    note(f"{consumer} is live.")
+
+
+@app.command()
+def retire(ctx: typer.Context, consumer: Name, db: Db = None) -> None:
+    """Let a consumer owe nothing any more. Its stamps stay."""
+    asyncio.run(_set_state(ctx, db, consumer, ConsumerState.RETIRED))
+    note(f"{consumer} is retired.")
+
+
+async def _set_state(ctx: typer.Context, db: Any, consumer: str, state: ConsumerState) -> None:
+    async with observed(settings_of(ctx, db)) as backbone:
+        await backbone.store.set_state(consumer, state)

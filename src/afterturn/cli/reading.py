@@ -1,0 +1,283 @@
+"""``inbox``, ``show``, ``work-orders`` and ``stats``: what looks and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from afterturn.backbone import Backbone
+from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
+from afterturn.cli.options import Db, Json, Limit, Since, Until, flag_value, observed, read_time, settings_of
+from afterturn.cli.output import age, console, facts, moment, note, table, write_json
+from afterturn.cli.thread import print_thread, thread_json
+from afterturn.clock import to_text
+from afterturn.errors import InvalidRecord, NotFound
+from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.model import Channel, Message, Status, WorkOrder, parse
+from afterturn.reactions.state import ReactionState
+
+_FLAGS = {
+    "window": "--window",
+    "since": "--since",
+    "until": "--until",
+    "properties": "--property",
+    "types": "--type",
+    "topics": "--topic",
+    "grades": "--grade",
+    "owed": "--owed",
+    "failed": "--failed",
+    "participant": "--participant",
+    "limit": "--limit",
+}
+"""The flag of each field of a query, for what is said about a bad one."""
+
+
+def inbox(
+    ctx: typer.Context,
+    window: Annotated[Window | None, typer.Option(metavar="24h|7d|30d|90d|all", help="How far back from now.")] = None,
+    since: Since = None,
+    until: Until = None,
+    property_id: Annotated[
+        list[str] | None, typer.Option("--property", metavar="ID", help="Of this property, or UNASSIGNED. Repeatable.")
+    ] = None,
+    type_: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Of this type. Repeatable.")] = None,
+    channel: Annotated[
+        list[Channel] | None,
+        typer.Option(metavar="CHANNEL", help="Over sms, email, voice, telegram or web. Repeatable."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="With any of these topics. Repeatable.")
+    ] = None,
+    grade: Annotated[
+        list[str] | None, typer.Option(metavar="A-F", help="With any of these grades. Repeatable.")
+    ] = None,
+    owed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONSUMER", help="Where this consumer, or `any`, owes a reaction. Repeatable."),
+    ] = None,
+    failed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONSUMER", help="Where a reaction of this consumer, or `any`, failed. Repeatable."),
+    ] = None,
+    status: Annotated[Status | None, typer.Option(help="Open or closed ones only.")] = None,
+    participant: Annotated[str | None, typer.Option(metavar="ADDRESS", help="With this exact address.")] = None,
+    include_synthetic: Annotated[
+        bool, typer.Option("--include-synthetic", metavar="", help="Probes and tests, too.")
+    ] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="Conversations a page, 1 to 500.")] = 50,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="The next page, from where the last one ended.")
+    ] = None,
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """Show conversations, newest first."""
+    query = _query(
+        window=window,
+        since=None if since is None else flag_value("--since", read_time, since),
+        until=None if until is None else flag_value("--until", read_time, until),
+        properties=property_id or (),
+        types=type_ or (),
+        channels=channel or (),
+        topics=topic or (),
+        grades=grade or (),
+        owed=owed or (),
+        failed=failed or (),
+        status=status,
+        participant=participant,
+        include_synthetic=include_synthetic,
+        limit=limit,
+    )
+    asyncio.run(_inbox(ctx, db, query, cursor, as_json=json_))
+
+
+def _query(**asked: Any) -> InboxQuery:
+    try:
+        return parse(InboxQuery, asked)
+    except InvalidRecord as error:
+        field = error.field.partition("[")[0]
+        raise InvalidRecord(_FLAGS.get(field, error.field), error.problem) from None
+
+
+async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | None, *, as_json: bool) -> None:
+    async with observed(settings_of(ctx, db)) as backbone:
+        page = await backbone.inbox.page(query, cursor)
+        words = {} if as_json else await last_words(backbone, page.rows)
+        now = backbone.clock()
+    if as_json:
+        write_json(page.to_json())
+        return
+    if console().is_terminal:
+        print_cards(page.rows, words, now)
+    else:
+        _print_rows(page.rows, words)
+    _say_what_follows(page)
+
+
+async def last_words(backbone: Backbone, rows: Sequence[Row]) -> dict[str, Message | None]:
+    """The newest message of each conversation."""
+    ids = [row.conversation.id for row in rows]
+    found = await asyncio.gather(*(backbone.store.messages(one, limit=1) for one in ids))
+    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)}
+
+
+def _print_rows(rows: Sequence[Row], words: dict[str, Message | None]) -> None:
+    columns = ("LAST", "CHANNEL", "PROPERTY", "CONVERSATION", "TYPE", "STATUS", "GRADE", "TOPICS", "ALERTS", "OWED")
+    lines = []
+    for row in rows:
+        conversation = row.conversation
+        message = words.get(conversation.id)
+        lines.append(
+            (
+                moment(conversation.recency),
+                conversation.channel.value,
+                conversation.property_id,
+                conversation.id,
+                conversation.type,
+                conversation.status.value,
+                grade_of(row),
+                ",".join(topics_of(row)),
+                ",".join(alerts_of(row)),
+                ",".join(behind(row, ReactionState.OWED)),
+                ",".join(behind(row, ReactionState.FAILED)),
+                None if message is None else f"{who(message)}: {message.text}",
+            )
+        )
+    table((*columns, "FAILED", "LAST WORDS"), lines)
+
+
+def _say_what_follows(page: Page) -> None:
+    if not page.rows and page.complete:
+        note("No conversations.")
+    if not page.complete and page.next_cursor is not None:
+        note(f"{page.scanned:,} rows were read before the page was full; there may be more.")
+    if page.next_cursor is not None:
+        note(f"Next page: --cursor {page.next_cursor}")
+
+
+def show(
+    ctx: typer.Context,
+    conversation_id: Annotated[str, typer.Argument(metavar="ID", help="The conversation.")],
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """Show a conversation: its thread, turns, stamps and work orders.
+
+    With --json it is a line that `import` takes.
+    """
+    asyncio.run(_show(ctx, db, conversation_id, as_json=json_))
+
+
+async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: bool) -> None:
+    async with observed(settings_of(ctx, db)) as backbone:
+        row = await backbone.inbox.row(conversation_id)
+        if row is None:
+            raise NotFound(f"there is no conversation {conversation_id!r}; `afterturn inbox --window all` lists them")
+        messages = await backbone.store.messages(conversation_id)
+        turns = await backbone.store.turns(conversation_id, limit=10_000_000)
+        orders = await backbone.store.work_orders(conversation_id=conversation_id, open_only=False, limit=100_000)
+    if as_json:
+        write_json(thread_json(row, messages, turns, orders))
+    else:
+        print_thread(row, messages, turns, orders)
+
+
+def work_orders(
+    ctx: typer.Context,
+    conversation_id: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="Of one conversation.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Closed ones, too.")] = False,
+    limit: Limit = 100,
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """List work orders, the most urgent first."""
+    found = asyncio.run(_work_orders(ctx, db, conversation_id, open_only=not all_, limit=limit + 1))
+    complete, found = len(found) <= limit, found[:limit]
+    if json_:
+        write_json({"workOrders": [order.to_json() for order in found], "complete": complete})
+        return
+    print_work_orders(found)
+    if not found:
+        note("No work orders.")
+    if not complete:
+        note(f"There are more than {limit}; raise --limit.")
+
+
+async def _work_orders(
+    ctx: typer.Context, db: Any, conversation_id: str | None, *, open_only: bool, limit: int
+) -> tuple[WorkOrder, ...]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        if conversation_id is not None and await backbone.store.conversation(conversation_id) is None:
+            raise NotFound(f"there is no conversation {conversation_id!r}")
+        return await backbone.store.work_orders(conversation_id=conversation_id, open_only=open_only, limit=limit)
+
+
+def print_work_orders(orders: Sequence[WorkOrder]) -> None:
+    """One line each."""
+    table(
+        ("URGENCY", "CATEGORY", "OPENED", "STATUS", "PROPERTY", "CONVERSATION", "ID"),
+        [
+            (
+                order.urgency.value,
+                order.category,
+                order.opened_at,
+                order.status.value,
+                order.property_id,
+                order.conversation_id,
+                order.id,
+            )
+            for order in orders
+        ],
+    )
+
+
+def stats(ctx: typer.Context, json_: Json = False, db: Db = None) -> None:
+    """Count what is in each stage, and how old the oldest is."""
+    found, now = asyncio.run(_stats(ctx, db))
+    if json_:
+        write_json(found)
+        return
+
+    def oldest(at: str | None) -> str | None:
+        return None if at is None else age(now - datetime.fromisoformat(at))
+
+    facts([(name, f"{found[name]:>10,}") for name in ("conversations", "messages", "turns", "stamps")])
+    facts([("open work orders", f"{found['openWorkOrders']:>7,}")])
+    print()
+    stream, reactions = found["stream"], found["reactions"]
+    table(
+        ("STAGE", "COUNT", "OLDEST"),
+        [
+            ("stream, for every consumer", stream["main"], oldest(stream["oldestAt"])),
+            ("stream, for one consumer", stream["direct"], None),
+            ("reactions that wait", reactions["waiting"], oldest(reactions["oldestAt"])),
+            ("reactions that failed", reactions["failed"], None),
+            ("dead letters", stream["dead"], None),
+        ],
+    )
+
+
+async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], datetime]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        depth = await backbone.stream.depth()
+        oldest = await backbone.engine.oldest()
+        return {
+            **await backbone.store.counts(),
+            "stream": {
+                "main": depth.main,
+                "direct": depth.direct,
+                "dead": depth.dead,
+                "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
+            },
+            "reactions": {
+                "waiting": await backbone.engine.waiting(),
+                "failed": len(await backbone.store.failures(limit=1_000_000)),
+                "oldestAt": None if oldest is None else to_text(oldest),
+            },
+        }, backbone.clock()

@@ -1,0 +1,173 @@
+"""``up`` and ``drain``: what runs reactions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from afterturn.app import App
+from afterturn.backbone import Backbone, Backlog
+from afterturn.cli.exits import Exit
+from afterturn.cli.interrupts import interruptible
+from afterturn.cli.options import (
+    AppName,
+    Db,
+    Json,
+    Level,
+    LogLevel,
+    app_of,
+    require_store,
+    set_up_logging,
+    settings_of,
+)
+from afterturn.cli.output import count, facts, note, write_json
+from afterturn.config import Settings
+from afterturn.ledger.ledger import Audit
+
+_LINE_EVERY = 5.0
+
+
+def up(ctx: typer.Context, db: Db = None, app: AppName = None, log_level: LogLevel = None) -> None:
+    """Run bridge, reactions and sweeps until Ctrl-C.
+
+    The first Ctrl-C (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at
+    the next start. Several may run on one file.
+    """
+    set_up_logging(ctx, log_level, default=Level.INFO)
+    raise typer.Exit(asyncio.run(_up(app_of(ctx, app), settings_of(ctx, db))))
+
+
+async def _up(app: App, settings: Settings) -> Exit:
+    async with app.open(settings) as backbone:
+        stop = asyncio.Event()
+        running = asyncio.create_task(backbone.run(stop))
+
+        def ask() -> None:
+            note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
+            stop.set()
+
+        note(f"Up on {settings.db}: {', '.join(backbone.registry.names) or 'no consumers'}. Ctrl-C stops.")
+        with interruptible(ask, running.cancel):
+            try:
+                await running
+            except asyncio.CancelledError:
+                note("Stopped at once. What was cut off runs again at the next start.")
+                return Exit.INTERRUPTED
+        left = await backbone.backlog()
+        note(f"Stopped. {_left(left)}")
+    return Exit.OK
+
+
+def drain(
+    ctx: typer.Context,
+    now: Annotated[bool, typer.Option("--now", metavar="", help="Skip quiet periods.")] = False,
+    json_: Json = False,
+    db: Db = None,
+    app: AppName = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Run until nothing waits and nothing is owed, then say what is left.
+
+    Exits 3 where something is left: owed by consumers that this app does not have, failed, or dead. Failed attempts
+    are repeated with pauses, so it can take a while.
+    """
+    set_up_logging(ctx, log_level)
+    settings = settings_of(ctx, db)
+    app_ = app_of(ctx, app)
+    raise typer.Exit(asyncio.run(_drain(app_, settings, eager=now, as_json=json_)))
+
+
+async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) -> Exit:
+    require_store(settings)
+    async with app.open(settings) as backbone:
+        left, interrupted = await drained(backbone, eager=eager)
+        if interrupted:
+            note(f"Stopped. {_left(left)} Running it again goes on.")
+            return Exit.INTERRUPTED
+        audit = await backbone.ledger.audit(grace=timedelta(0))
+    if as_json:
+        write_json(outcome(left, audit))
+    else:
+        facts(
+            [
+                ("in the stream", left.streamed),
+                ("waiting", left.waiting),
+                ("owed", audit.owed),
+                ("failed", audit.failed),
+                ("dead letters", left.dead),
+            ]
+        )
+    if is_clean(left, audit):
+        return Exit.OK
+    if audit.failed:
+        note("`afterturn reactions failed` names what failed, `afterturn reactions retry` runs it again.")
+    if audit.owed:
+        note("`afterturn audit --grace 0s` names what is owed; is it a consumer of another app (--app)?")
+    if left.dead:
+        note("`afterturn dead-letters list` names the dead letters.")
+    return Exit.OWED
+
+
+async def drained(backbone: Backbone, *, eager: bool) -> tuple[Backlog, bool]:
+    """Drain, showing how it goes; returns what is left, and whether a signal stopped it."""
+    with _showing() as show:
+        draining = asyncio.create_task(backbone.drain(eager=eager, progress=show))
+        with interruptible(draining.cancel, draining.cancel) as received:
+            try:
+                return await draining, False
+            except asyncio.CancelledError:
+                if not received():
+                    raise
+                return await backbone.backlog(), True
+
+
+def is_clean(left: Backlog, audit: Audit) -> bool:
+    """Whether everything is done."""
+    return audit.clean and not (left.streamed or left.waiting or left.dead)
+
+
+def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:
+    """What a drain left, as JSON."""
+    return {
+        "clean": is_clean(left, audit),
+        "streamed": left.streamed,
+        "waiting": left.waiting,
+        "owed": audit.owed,
+        "failed": audit.failed,
+        "deadLetters": left.dead,
+    }
+
+
+def _left(left: Backlog) -> str:
+    return (
+        f"{count(left.streamed, 'event')} in the stream, {count(left.waiting, 'reaction')} waiting, "
+        f"{count(left.dead, 'dead letter')}."
+    )
+
+
+@contextmanager
+def _showing() -> Iterator[Any]:
+    """Takes backlogs: shown live on a terminal, as a line every few seconds elsewhere."""
+    screen = Console(file=sys.stderr)
+    if screen.is_terminal:
+        with Status("draining", console=screen) as status:
+            yield lambda backlog: status.update(_left(backlog))
+        return
+    last = time.monotonic()
+
+    def show(backlog: Backlog) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_EVERY:
+            last = time.monotonic()
+            note(_left(backlog))
+
+    yield show

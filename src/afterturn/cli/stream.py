@@ -1,0 +1,104 @@
+"""``dead-letters``: what the stream gave up on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from afterturn.cli.options import Db, Json, Limit, cli_settings, observed, settings_of
+from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.clock import to_text
+from afterturn.errors import InvalidInput, NotFound
+from afterturn.stream.port import DeadLetter
+
+_ALL = 1_000_000
+
+app = typer.Typer(help="Stream records that were given up on.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(ctx: typer.Context, limit: Limit = 100, json_: Json = False, db: Db = None) -> None:
+    """List dead letters, oldest first."""
+    found = asyncio.run(_letters(ctx, db, limit + 1))
+    complete, found = len(found) <= limit, found[:limit]
+    if json_:
+        write_json({"deadLetters": [_json(one) for one in found], "complete": complete})
+        return
+    table(
+        ("ID", "QUEUE", "GROUP", "CONSUMER", "RECEIVES", "DIED", "REASON"),
+        [(one.id, one.queue.value, one.group, one.consumer, one.receives, one.died_at, one.reason) for one in found],
+    )
+    note("`afterturn dead-letters redrive` sends them again." if found else "There are no dead letters.")
+    if not complete:
+        note(f"There are more than {limit}; raise --limit.")
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    letter: Annotated[str, typer.Argument(metavar="ID", help="The dead letter.")],
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """Show a dead letter with its body."""
+    one = _chosen(asyncio.run(_letters(ctx, db, _ALL)), [letter])[0]
+    if json_:
+        write_json(_json(one))
+    else:
+        facts([(name, value) for name, value in _json(one).items()])
+
+
+@app.command()
+def redrive(
+    ctx: typer.Context,
+    letters: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The dead letters.")] = None,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Every one.")] = False,
+    json_: Json = False,
+    db: Db = None,
+) -> None:
+    """Put dead letters into their queue again. That changes nothing where the turn was handled since."""
+    if bool(letters) == all_:
+        raise InvalidInput("name the dead letters, or give --all")
+    moved = asyncio.run(_redrive(ctx, db, letters))
+    if json_:
+        write_json({"redriven": moved})
+    else:
+        facts([("redriven", moved)])
+        note(f"{count(moved, 'record')} in the stream again; `afterturn up` or `afterturn drain` handles them.")
+
+
+async def _letters(ctx: typer.Context, db: Any, limit: int) -> Sequence[DeadLetter]:
+    async with observed(settings_of(ctx, db)) as backbone:
+        return await backbone.stream.dead_letters(limit=limit)
+
+
+async def _redrive(ctx: typer.Context, db: Any, letters: list[str] | None) -> int:
+    async with observed(cli_settings(ctx, db)) as backbone:
+        found = await backbone.stream.dead_letters(limit=_ALL)
+        chosen = found if letters is None else _chosen(found, letters)
+        return await backbone.stream.redrive([one.id for one in chosen])
+
+
+def _chosen(found: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
+    by_id = {one.id: one for one in found}
+    for wanted in ids:
+        if wanted not in by_id:
+            raise NotFound(f"there is no dead letter {wanted!r}; `afterturn dead-letters list` lists them")
+    return [by_id[wanted] for wanted in dict.fromkeys(ids)]
+
+
+def _json(one: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "queue": one.queue.value,
+        "group": one.group,
+        "consumer": one.consumer,
+        "reason": one.reason,
+        "receives": one.receives,
+        "publishedAt": to_text(one.published_at),
+        "diedAt": to_text(one.died_at),
+        "body": one.body,
+    }

@@ -1,0 +1,107 @@
+"""One conversation, whole: for people, and as a line that ``import`` takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from afterturn.cli.cards import who
+from afterturn.cli.output import console, facts, moment, one_line, padded, table
+from afterturn.importers.jsonl import TurnEnd, document
+from afterturn.inbox import Row
+from afterturn.model import Message, SettledTurn, WorkOrder
+
+_ROLE = 9
+
+
+def thread_json(
+    row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], orders: Sequence[WorkOrder]
+) -> dict[str, Any]:
+    """An own JSON Lines document, with the states of the reactions and the work orders beside it."""
+    line = document(row.conversation, messages, turn_ends(messages, turns))
+    line["states"] = {name: state.value for name, state in row.states.items()}
+    line["workOrders"] = [order.to_json() for order in orders]
+    return line
+
+
+def turn_ends(messages: Sequence[Message], turns: Sequence[SettledTurn]) -> list[TurnEnd]:
+    """Where each turn ended, told in thread order by how many messages there were by then.
+
+    Where a message came late, that is not the message that ended the turn, but the number of messages and the order
+    of turns are kept. A turn before any message has no place in a document.
+    """
+    return [
+        TurnEnd(through=messages[turn.last_seq - 1].id, at=turn.occurred_at, flush_mode=turn.flush_mode)
+        for turn in turns
+        if 0 < turn.last_seq <= len(messages)
+    ]
+
+
+def print_thread(
+    row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], orders: Sequence[WorkOrder]
+) -> None:
+    """Everything that is known of a conversation."""
+    conversation = row.conversation
+    flags = [name for name in ("synthetic", "gauntlet") if getattr(conversation, name)]
+    facts(
+        [
+            ("conversation", conversation.id),
+            ("channel", conversation.channel.value),
+            ("property", conversation.property_id or "unassigned"),
+            ("type", conversation.type),
+            ("status", " ".join([conversation.status.value, *flags])),
+            ("participants", ", ".join(conversation.participants)),
+            ("created", conversation.created_at),
+            ("last message", conversation.last_message_at),
+            ("settled", conversation.settled_at),
+        ]
+    )
+    _section(f"Messages ({len(messages):,})")
+    for message in messages:
+        _print_message(message)
+    _section(f"Turns ({len(turns):,})")
+    table(
+        ("OCCURRED", "RECORDED", "MESSAGES", "FLUSH", "EMITTER"),
+        [(turn.occurred_at, turn.recorded_at, turn.last_seq, turn.flush_mode.value, turn.emitter) for turn in turns],
+    )
+    _section("Reactions")
+    table(
+        ("CONSUMER", "STATE", "THROUGH", "ERROR", "STAMP"),
+        [
+            (
+                name,
+                state.value,
+                None if stamp is None else stamp.through,
+                None if stamp is None else stamp.error,
+                json.dumps(dict(row.stamp(name)), ensure_ascii=False),
+            )
+            for name, state in row.states.items()
+            for stamp in [conversation.reactions.get(name)]
+        ],
+    )
+    if orders:
+        _section(f"Work orders ({len(orders):,})")
+        table(
+            ("URGENCY", "CATEGORY", "OPENED", "STATUS", "ID"),
+            [(one.urgency.value, one.category, one.opened_at, one.status.value, one.id) for one in orders],
+        )
+
+
+def _section(title: str) -> None:
+    screen = console()
+    screen.print()
+    screen.print(Text(title, "bold"))
+
+
+def _print_message(message: Message) -> None:
+    head = f"{moment(message.at)}  {padded(who(message), _ROLE)}"
+    lines = message.text.splitlines() or [""]
+    lines += [f"[{one_line(one.name or one.media_type)}: {one_line(one.url)}]" for one in message.attachments]
+    screen = console()
+    for number, line in enumerate(lines):
+        text = Text(f"{head if number == 0 else ' ' * len(head)}  ", "dim")
+        text.append(line, "" if message.direction == "inbound" else "cyan")
+        screen.print(text, soft_wrap=True)

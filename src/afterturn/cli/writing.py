@@ -1,0 +1,245 @@
+"""``import`` and ``settle``: what puts turns in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from afterturn.app import App
+from afterturn.cli.exits import Exit, exit_of
+from afterturn.cli.interrupts import interruptible
+from afterturn.cli.loading import Loader, Tally
+from afterturn.cli.options import AppName, Db, Json, LogLevel, app_of, cli_settings, set_up_logging
+from afterturn.cli.output import count, facts, note, one_line, write_json
+from afterturn.clock import to_text
+from afterturn.config import Settings
+from afterturn.errors import AfterturnError, InvalidInput, StoreError
+from afterturn.importers import BadRecord, Reader, read
+from afterturn.model import Turn, parse
+from afterturn.settle import Receipt
+
+_BAD_SHOWN = 20
+_TICK_SCREEN, _TICK_LOG = 0.1, 5.0
+
+
+def import_(
+    ctx: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The file; .jsonl may be packed (.jsonl.gz).", metavar="PATH")],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="afterturn, dialogues, mbox, telegram or sms, where it is not seen by itself.",
+        ),
+    ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS", help="An address, number, id or name that is ours: what it sent is outbound. Repeatable."
+        ),
+    ] = None,
+    property_id: Annotated[
+        str | None,
+        typer.Option("--property", metavar="ID", help="The property of the conversations where the file names none."),
+    ] = None,
+    json_: Json = False,
+    db: Db = None,
+    app: AppName = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Bring in conversations out of a file.
+
+    afterturn's own JSON Lines, research dialogues, mbox, a Telegram Desktop export (result.json), or an "SMS Backup &
+    Restore" XML. Running it again adds nothing. A bad record is named with its place, the others come in (exit 1).
+    Ctrl-C stops between turns; running it again goes on.
+    """
+    set_up_logging(ctx, log_level)
+    reader = read(path, format=format_, own=own or (), property_id=property_id)
+    with reader:
+        tally, interrupted, problem = asyncio.run(
+            _import(app_of(ctx, app), cli_settings(ctx, db), reader, quiet=json_),
+        )
+    if json_:
+        write_json({**tally.to_json(), "format": reader.format.value, "interrupted": interrupted})
+    else:
+        _summary(reader, tally)
+    if problem is not None:
+        note(f"error: {problem}")
+        note("What was counted above is in. Running the import again goes on where it ended.")
+        raise typer.Exit(exit_of(problem))
+    if interrupted:
+        note("Stopped. What was counted above is in; running the import again goes on where it ended.")
+        raise typer.Exit(Exit.INTERRUPTED)
+    if not json_:
+        note("Next: `afterturn drain --now` runs the reactions, `afterturn inbox` shows the conversations.")
+    raise typer.Exit(Exit.FAILED if tally.bad else Exit.OK)
+
+
+async def _import(
+    app: App, settings: Settings, reader: Reader, *, quiet: bool
+) -> tuple[Tally, bool, AfterturnError | None]:
+    """What came in, whether a signal stopped it, and the error that did."""
+    shown = 0
+
+    def on_bad(record: BadRecord) -> None:
+        nonlocal shown
+        shown += 1
+        if shown <= _BAD_SHOWN:
+            note(f"bad: {record}")
+        elif shown == _BAD_SHOWN + 1 and not quiet:
+            note("bad: there are more; --json lists them all")
+
+    async with app.open(settings) as backbone:
+        loader = Loader(backbone, on_bad)
+        stop = asyncio.Event()
+        problem: AfterturnError | None = None
+        loading = asyncio.create_task(loader.load(reader, stop))
+        with interruptible(stop.set, loading.cancel) as received:
+            try:
+                async with _progress(reader, loader.tally):
+                    await loading
+            except* (StoreError, InvalidInput) as group:
+                problem = _first(group)
+            except* asyncio.CancelledError:
+                pass
+            return loader.tally, received() > 0, problem
+
+
+def _first(group: BaseExceptionGroup[Any]) -> AfterturnError:
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return _first(first)
+    assert isinstance(first, AfterturnError)
+    return first
+
+
+@asynccontextmanager
+async def _progress(reader: Reader, tally: Tally) -> AsyncIterator[None]:
+    """A bar by bytes on a terminal; elsewhere a line every few seconds."""
+    screen = Console(file=sys.stderr)
+    if not screen.is_terminal:
+        ticking = asyncio.create_task(_tick(lambda: note(f"{_share(reader)}  {_so_far(tally)}"), _TICK_LOG))
+        try:
+            yield
+        finally:
+            ticking.cancel()
+        return
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[what]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=screen, transient=True) as bar:
+        task = bar.add_task("import", total=reader.total_bytes, what="")
+        ticking = asyncio.create_task(
+            _tick(lambda: bar.update(task, completed=reader.bytes_read, what=_so_far(tally)), _TICK_SCREEN)
+        )
+        try:
+            yield
+        finally:
+            ticking.cancel()
+
+
+async def _tick(show: Any, pause: float) -> None:
+    while True:
+        await asyncio.sleep(pause)
+        show()
+
+
+def _share(reader: Reader) -> str:
+    return f"{100 * reader.bytes_read // max(reader.total_bytes, 1):>3}%"
+
+
+def _so_far(tally: Tally) -> str:
+    return f"{count(tally.conversations, 'conversation')}, {count(tally.messages, 'message')}"
+
+
+def _summary(reader: Reader, tally: Tally) -> None:
+    def line(found: int, new: int) -> str:
+        return f"{found:>9,}  ({new:,} new)"
+
+    print(f"{one_line(reader.path)}: {reader.format.label}")
+    facts(
+        [
+            ("conversations", line(tally.conversations, tally.new_conversations)),
+            ("turns", line(tally.turns, tally.new_turns)),
+            ("messages", line(tally.messages, tally.new_messages)),
+            ("bad records", f"{len(tally.bad):>9,}"),
+        ]
+    )
+
+
+def settle(
+    ctx: typer.Context, json_: Json = False, db: Db = None, app: AppName = None, log_level: LogLevel = None
+) -> None:
+    """Settle one turn, given as JSON on stdin.
+
+    {"conversation": {"id": "c-1", "channel": "sms"}, "messages": [{"id": "m-1", "direction": "inbound", "role":
+    "customer", "text": "Hi", "at": "2026-03-01T12:00:05Z"}], "key": "optional: settled once, however often it is sent"}
+    """
+    set_up_logging(ctx, log_level)
+    if sys.stdin.isatty():
+        note("Reading one turn as JSON; end it with Ctrl-D.")
+    turn = parse(Turn, read_json(sys.stdin.buffer.read()))
+    receipt = asyncio.run(_settle(app_of(ctx, app), cli_settings(ctx, db), turn))
+    event = receipt.event
+    if json_:
+        write_json({"eventId": event.event_id, "occurredAt": to_text(event.occurred_at), "new": receipt.new})
+    else:
+        new = "yes" if receipt.new else "no: it was settled before, and nothing changed"
+        facts([("eventId", event.event_id), ("occurredAt", to_text(event.occurred_at)), ("new", new)])
+
+
+async def _settle(app: App, settings: Settings, turn: Turn) -> Receipt:
+    async with app.open(settings) as backbone:
+        return await backbone.settle(turn)
+
+
+def read_json(data: bytes) -> object:
+    """A JSON value that means one thing: no name twice, no NaN. Raises InvalidInput that says where it is wrong."""
+    try:
+        return json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"stdin: is not UTF-8 (byte {error.start + 1})") from None
+    except json.JSONDecodeError as error:
+        if not data.strip():
+            raise InvalidInput("stdin: is empty; give one turn as JSON") from None
+        raise InvalidInput(f"stdin: is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise InvalidInput("stdin: is nested too deeply") from None
+    except InvalidInput:
+        raise
+    except ValueError:
+        raise InvalidInput("stdin: has a number of too many digits") from None
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidInput(f"stdin: the name {name[:40]!r} stands twice in one object")
+        found[name] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise InvalidInput(f"stdin: {name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise InvalidInput("stdin: has a number that is too large")
+    return value
