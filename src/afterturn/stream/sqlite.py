@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from afterturn.clock import EPOCH, Clock, from_text, to_text
+from afterturn.errors import StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.sqlite.database import Database
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
@@ -33,16 +35,18 @@ class SqliteStream:
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None) -> None:
         now = self._clock()
-        await self._database.write(
-            lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _NOBODY)
-        )
+        with _unavailable():
+            await self._database.write(
+                lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _NOBODY)
+            )
         self._on_publish()
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         now = self._clock()
-        if not await self._database.read(lambda c: _next(c, queue, now, 1)):
-            return ()
-        return await self._database.write(lambda c: _receive(c, queue, limit, now, now + visibility))
+        with _unavailable():
+            if not await self._database.read(lambda c: _next(c, queue, now, 1)):
+                return ()
+            return await self._database.write(lambda c: _receive(c, queue, limit, now, now + visibility))
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
         await self._database.write(lambda c: ack(c, receipts))
@@ -117,6 +121,14 @@ class SqliteStream:
             return Depth(main=main, direct=direct, dead=dead, oldest=None if oldest is None else from_text(oldest))
 
         return await self._database.read(unit)
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise StreamUnavailable(str(error)) from error
 
 
 def outbox(connection: sqlite3.Connection, event: TurnSettled, now: datetime) -> None:
