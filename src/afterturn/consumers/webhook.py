@@ -11,14 +11,14 @@ from enum import Enum
 from functools import cache
 from urllib.parse import urlsplit
 
-import httpx
 from pydantic import JsonValue, SecretStr
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from afterturn.errors import ConfigError, DeliveryFailed
 
-TIMEOUT = httpx.Timeout(15.0, connect=5.0)
+TIMEOUT_S = 15.0
+CONNECT_TIMEOUT_S = 5.0
 
 _GONE = 410
 
@@ -37,7 +37,7 @@ class Endpoint:
 
     url: str = field(repr=False)
     secret: SecretStr
-    timeout: httpx.Timeout = field(default=TIMEOUT, repr=False)
+    timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -60,9 +60,12 @@ class Endpoint:
             "webhook-timestamp": str(int(now.timestamp())),
             "webhook-signature": _signer(self.secret).sign(msg_id=webhook_id, timestamp=now, data=data),
         }
+        import httpx  # noqa: PLC0415 - slow to import, and most commands send nothing
+
+        timeout = httpx.Timeout(self.timeout_s, connect=min(self.timeout_s, CONNECT_TIMEOUT_S))
         verify = _tls() if self.url.startswith("https:") else False
         try:
-            async with httpx.AsyncClient(timeout=self.timeout, verify=verify, follow_redirects=False) as client:
+            async with httpx.AsyncClient(timeout=timeout, verify=verify, follow_redirects=False) as client:
                 response = await client.post(self.url, content=data.encode(), headers=headers)
         except httpx.HTTPError as error:
             raise DeliveryFailed(f"webhook: no answer from the receiver ({type(error).__name__})") from None
@@ -95,4 +98,6 @@ def _signer(secret: SecretStr) -> Webhook:
 @cache
 def _tls() -> ssl.SSLContext:
     """Loading the certificates takes tens of milliseconds, so it is done once."""
+    import httpx  # noqa: PLC0415 - see above
+
     return httpx.create_ssl_context()
