@@ -18,7 +18,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,8 +31,6 @@ from afterturn.model import Direction, Message, Role
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dialogues-dev.jsonl.gz"
 INTENTS = {"leasing": "FindApartment", "tour": "ScheduleVisit"}
 BARE_WORDS = {"leasing": re.compile(r"\bapartment", re.I), "tour": re.compile(r"\b(visit|tour|viewing)", re.I)}
-
-Predict = Callable[[list[Message]], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,10 @@ def main() -> int:
         print(f"bench/topics.py: cannot run with {options.data}: {error}", file=sys.stderr)
         return 2
 
-    def rules(messages: list[Message]) -> frozenset[str]:
-        return follow(TopicState(), messages, taxonomy).topics
-
-    scores = [score(dialogues, topic, half, rules) for topic in INTENTS for half in ("dev", "held-out", "all")]
-    bare = [score(dialogues, topic, "all", bare_words) for topic in INTENTS]
+    found = [follow(TopicState(), dialogue.messages, taxonomy).topics for dialogue in dialogues]
+    words = [bare_words(dialogue.messages) for dialogue in dialogues]
+    scores = [score(dialogues, found, topic, half) for topic in INTENTS for half in ("dev", "held-out", "all")]
+    bare = [score(dialogues, words, topic, "all") for topic in INTENTS]
     texts = [m.text for d in dialogues for m in d.messages if m.role is Role.CUSTOMER]
     started = time.perf_counter()
     for text in texts:
@@ -120,14 +117,17 @@ def bare_words(messages: list[Message]) -> frozenset[str]:
     return frozenset(topic for topic, words in BARE_WORDS.items() if any(words.search(text) for text in said))
 
 
-def score(dialogues: list[Dialogue], topic: str, half: str, predict: Predict) -> Score:
-    chosen = [dialogue for dialogue in dialogues if half in (dialogue.half, "all")]
-    pairs = [(topic in dialogue.truth, topic in predict(dialogue.messages)) for dialogue in chosen]
+def score(dialogues: list[Dialogue], predicted: list[frozenset[str]], topic: str, half: str) -> Score:
+    pairs = [
+        (topic in dialogue.truth, topic in topics)
+        for dialogue, topics in zip(dialogues, predicted, strict=True)
+        if half in (dialogue.half, "all")
+    ]
     hit, extra, missed = pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False))
     return Score(
         topic=topic,
         half=half,
-        dialogues=len(chosen),
+        dialogues=len(pairs),
         precision=round(hit / max(hit + extra, 1), 4),
         recall=round(hit / max(hit + missed, 1), 4),
         f1=round(2 * hit / max(2 * hit + extra + missed, 1), 4),
