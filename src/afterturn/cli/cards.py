@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from afterturn.cli.output import WIDEST, age, console, one_line, padded
+from afterturn.cli.output import WIDEST, age, cell, console, one_line, padded
 from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Message
 from afterturn.reactions.state import ReactionState
@@ -58,8 +58,8 @@ def _first_line(row: Row, now: datetime) -> Text:
     line = Text()
     line.append(f"{age(now - conversation.recency):>4}  ", "cyan")
     line.append(padded(conversation.channel.value, 8) + "  ")
-    line.append(padded(one_line(conversation.property_id or UNASSIGNED), 17) + "  ", "dim")
-    line.append(padded(one_line(conversation.id), 26), "bold")
+    line.append(padded(cell(conversation.property_id or UNASSIGNED), 17) + "  ", "dim")
+    line.append(padded(cell(conversation.id), 26), "bold")
     grade = grade_of(row)
     line.append(f"  {grade or '-'}", _GRADE_STYLES.get(grade or "", "dim"))
     for kind in alerts_of(row):

@@ -21,7 +21,7 @@ from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
 from afterturn.cli.loading import Loader, Tally
 from afterturn.cli.options import AppName, Db, Level, LogLevel, app_of, cli_settings, set_up_logging
-from afterturn.cli.output import WIDEST, age, console, count, note, one_line, padded
+from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
 from afterturn.cli.reading import last_words
 from afterturn.cli.running import drained, is_clean
 from afterturn.config import Settings
@@ -150,8 +150,8 @@ def _print_alerts(alerts: Sequence[_RedAlert], now: datetime) -> None:
         conversation = alert.row.conversation
         line = Text(f"{age(now - alert.message.at):>4}  ")
         line.append("● " + padded(alert.kind, 10), "bold red")
-        line.append(padded(one_line(conversation.property_id or "unassigned"), 17) + "  ", "dim")
-        line.append(padded(one_line(conversation.id), 18) + "  ", "bold")
+        line.append(padded(cell(conversation.property_id or "unassigned"), 17) + "  ", "dim")
+        line.append(padded(cell(conversation.id), 18) + "  ", "bold")
         line.append(one_line(alert.message.text), "dim")
         line.truncate(WIDEST, overflow="ellipsis")
         screen.print(line, soft_wrap=True)
@@ -169,8 +169,8 @@ def _print_orders(orders: Sequence[WorkOrder], now: datetime) -> None:
         line = Text(f"{age(now - order.opened_at):>4}  ")
         line.append(padded(order.urgency.value, 11), _URGENCY_STYLES[order.urgency])
         line.append(padded(order.category, 17))
-        line.append(padded(one_line(order.property_id or "unassigned"), 17) + "  ", "dim")
-        line.append(one_line(order.conversation_id), "bold")
+        line.append(padded(cell(order.property_id or "unassigned"), 17) + "  ", "dim")
+        line.append(cell(order.conversation_id), "bold")
         screen.print(line, soft_wrap=True)
     if len(orders) > _ORDERS:
         print(f"      … and {len(orders) - _ORDERS} more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from rich.text import Text
 WIDEST = 100
 """Columns of what is laid out for people, also where there is no terminal."""
 
+_BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -37,7 +39,7 @@ def note(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows under a head. Values are never cut: a terminal folds them, a pipe gets them whole, aligned by spaces."""
-    cells = [[one_line(value) for value in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     screen = console()
     if screen.is_terminal:
         shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -57,7 +59,7 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
     """Names and values, one a line."""
     width = max(cell_len(name) for name, _ in pairs)
     for name, value in pairs:
-        print(f"{padded(name, width)}  {one_line(value)}".rstrip())
+        print(f"{padded(name, width)}  {cell(value)}".rstrip())
 
 
 def padded(text: str, width: int) -> str:
@@ -65,15 +67,20 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-def one_line(value: object) -> str:
-    """A value for a cell: none is a dash, and white space of any kind is one space."""
-    if value is None:
+def cell(value: object) -> str:
+    """A value for a cell: none is a dash. Spaces stay as they are, since an id may have several; lines do not break."""
+    if value is None or value == "":
         return "-"
     if isinstance(value, datetime):
         return moment(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return " ".join(str(value).split()) or "-"
+    return _BREAKS.sub(" ", str(value))
+
+
+def one_line(text: object) -> str:
+    """A text for a preview: white space of any kind is one space."""
+    return " ".join(str(text).split())
 
 
 def moment(at: datetime) -> str:

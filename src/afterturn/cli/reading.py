@@ -12,7 +12,7 @@ import typer
 from afterturn.backbone import Backbone
 from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
 from afterturn.cli.options import Db, Json, Limit, Since, Until, flag_value, observed, read_time, settings_of
-from afterturn.cli.output import age, console, facts, moment, note, table, write_json
+from afterturn.cli.output import age, console, facts, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
@@ -144,7 +144,7 @@ def _print_rows(rows: Sequence[Row], words: dict[str, Message | None]) -> None:
                 ",".join(alerts_of(row)),
                 ",".join(behind(row, ReactionState.OWED)),
                 ",".join(behind(row, ReactionState.FAILED)),
-                None if message is None else f"{who(message)}: {message.text}",
+                None if message is None else f"{who(message)}: {one_line(message.text)}",
             )
         )
     table((*columns, "FAILED", "LAST WORDS"), lines)
@@ -247,8 +247,12 @@ def stats(ctx: typer.Context, json_: Json = False, db: Db = None) -> None:
     def oldest(at: str | None) -> str | None:
         return None if at is None else age(now - datetime.fromisoformat(at))
 
-    facts([(name, f"{found[name]:>10,}") for name in ("conversations", "messages", "turns", "stamps")])
-    facts([("open work orders", f"{found['openWorkOrders']:>7,}")])
+    facts(
+        [
+            *((name, found[name]) for name in ("conversations", "messages", "turns", "stamps")),
+            ("open work orders", found["openWorkOrders"]),
+        ]
+    )
     print()
     stream, reactions = found["stream"], found["reactions"]
     table(

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from afterturn.cli.cards import who
-from afterturn.cli.output import console, facts, moment, one_line, padded, table
+from afterturn.cli.output import cell, console, facts, moment, padded, table
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import Row
 from afterturn.model import Message, SettledTurn, WorkOrder
@@ -99,7 +99,7 @@ def _section(title: str) -> None:
 def _print_message(message: Message) -> None:
     head = f"{moment(message.at)}  {padded(who(message), _ROLE)}"
     lines = message.text.splitlines() or [""]
-    lines += [f"[{one_line(one.name or one.media_type)}: {one_line(one.url)}]" for one in message.attachments]
+    lines += [f"[{cell(one.name or one.media_type)}: {cell(one.url)}]" for one in message.attachments]
     screen = console()
     for number, line in enumerate(lines):
         text = Text(f"{head if number == 0 else ' ' * len(head)}  ", "dim")

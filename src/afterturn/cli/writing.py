@@ -20,7 +20,7 @@ from afterturn.cli.exits import Exit, exit_of
 from afterturn.cli.interrupts import interruptible
 from afterturn.cli.loading import Loader, Tally
 from afterturn.cli.options import AppName, Db, Json, LogLevel, app_of, cli_settings, set_up_logging
-from afterturn.cli.output import count, facts, note, one_line, write_json
+from afterturn.cli.output import cell, count, facts, note, write_json
 from afterturn.clock import to_text
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, InvalidInput, StoreError
@@ -163,15 +163,15 @@ def _so_far(tally: Tally) -> str:
 
 def _summary(reader: Reader, tally: Tally) -> None:
     def line(found: int, new: int) -> str:
-        return f"{found:>9,}  ({new:,} new)"
+        return f"{found:,} ({new:,} new)"
 
-    print(f"{one_line(reader.path)}: {reader.format.label}")
+    print(f"{cell(reader.path)}: {reader.format.label}")
     facts(
         [
             ("conversations", line(tally.conversations, tally.new_conversations)),
             ("turns", line(tally.turns, tally.new_turns)),
             ("messages", line(tally.messages, tally.new_messages)),
-            ("bad records", f"{len(tally.bad):>9,}"),
+            ("bad records", len(tally.bad)),
         ]
     )
 
@@ -187,7 +187,10 @@ def settle(
     set_up_logging(ctx, log_level)
     if sys.stdin.isatty():
         note("Reading one turn as JSON; end it with Ctrl-D.")
-    turn = parse(Turn, read_json(sys.stdin.buffer.read()))
+    given = read_json(sys.stdin.buffer.read())
+    if not isinstance(given, dict):
+        raise InvalidInput("stdin: is JSON, but not an object; give one turn")
+    turn = parse(Turn, given)
     receipt = asyncio.run(_settle(app_of(ctx, app), cli_settings(ctx, db), turn))
     event = receipt.event
     if json_:
