@@ -1,0 +1,85 @@
+"""What import-linter cannot say: who may use which half of a port, and what an import loads at run time."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import afterturn
+
+ROOT = Path(afterturn.__file__).parent
+HEAVY = ("temporalio", "pydantic_ai", "openai", "anthropic", "boto3", "botocore", "aiobotocore", "httpx")
+"""What an embedded user does not have, or does not want to wait for."""
+
+HALVES = {
+    "Writer": {"settle"},
+    "Stamper": set[str](),
+    "Store": {"backbone.py", "ledger", "reactions"},
+    "Publisher": {"settle", "ledger"},
+    "Stream": {"backbone.py", "bridge"},
+    "Signaler": {"bridge"},
+    "Engine": {"backbone.py"},
+}
+"""The rooms that may take each protocol: whoever is not named here reads, or does not touch it at all."""
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has after a statement."""
+    code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "afterturn",
+        "afterturn.build",
+        "afterturn.settle",
+        "afterturn.bridge.bridge",
+        "afterturn.inbox",
+        "afterturn.ledger.ledger",
+        "afterturn.consumers.shipped",
+        "afterturn.importers",
+        "afterturn.cli.app",
+    ],
+)
+def test_an_import_loads_nothing_that_an_extra_brings(module: str) -> None:
+    loaded = loaded_by(f"import {module}")
+    assert module in loaded
+    assert not {name for name in loaded if name.partition(".")[0] in HEAVY}
+
+
+def test_importing_afterturn_opens_nothing_and_knows_no_adapter() -> None:
+    loaded = loaded_by("import afterturn")
+    assert "afterturn.app" in loaded
+    assert not loaded & {"sqlite3", "afterturn.build", "afterturn.sqlite", "afterturn.store.sqlite", "afterturn.cli"}
+
+
+def test_the_shipped_consumers_judge_by_rules_without_loading_a_model() -> None:
+    register = "from afterturn.consumers.shipped import *; from afterturn.reactions.registry import Registry"
+    loaded = loaded_by(f"{register}; register_shipped(Registry(), ShippedOptions())")
+    assert "afterturn.consumers.topics" in loaded
+    assert "afterturn.consumers.llm" not in loaded
+
+
+@pytest.mark.parametrize("protocol", HALVES)
+def test_a_room_takes_no_more_of_a_port_than_it_needs(protocol: str) -> None:
+    takers = {
+        path.relative_to(ROOT).parts[0]
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("afterturn.")
+        for name in node.names
+        if name.name == protocol
+    }
+    assert takers <= HALVES[protocol]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
