@@ -16,7 +16,7 @@ reason                    points  when
 ``person-not-reached``    20      the customer asked for a person and none has come since
 ``handed-over``           0       a person took part, or was promised by the agent
 ``customer-polite``       0       the customer was polite and never upset
-``nothing-to-grade``      0       the customer wrote nothing: no grade
+``nothing-to-grade``      0       the customer wrote nothing that wants an answer: no grade
 ========================  ======  ==============================================================================
 
 90 points and more are an A, 75 a B, 60 a C, 45 a D, and less an F.
@@ -74,11 +74,13 @@ PACE = {
 class GradeState(Record):
     """What is carried from message to message.
 
-    ``waits`` counts answers by class of ``CLASSES_S`` (one more class for longer ones); ``asked`` holds the newest
-    questions as hashes of their words.
+    ``wants`` counts the customer's messages that want an answer (a plain "thanks" does not); ``waits`` the answers by
+    class of ``CLASSES_S`` (one more class for longer ones); ``asked`` holds the newest questions as hashes of their
+    words.
     """
 
     customer_messages: int = 0
+    wants: int = 0
     answers: int = 0
     questions: int = 0
     open_questions: int = 0
@@ -131,7 +133,7 @@ def follow(state: GradeState, messages: Iterable[Message], manners: Manners) -> 
 
 def decide(state: GradeState, channel: Channel) -> Verdict:
     """Points and reasons for the counters: pure, and the whole of the judgement."""
-    if not state.customer_messages:
+    if not state.wants and not state.answers:
         return Verdict(None, 100, ("nothing-to-grade",))
     pace = PACE[channel]
     lost: dict[str, int] = {}
@@ -186,19 +188,21 @@ def median_response(state: GradeState) -> int | None:
 def _customer_wrote(state: GradeState, message: Message, manners: Manners) -> GradeState:
     heard = manners.heard(message.text)
     question = "asks" in heard
+    wants = "closes" not in heard
     words = _words(message.text) if question else ()
     again = bool(words) and any(_alike(words, earlier) for earlier in state.asked)
     asked = (*state.asked, words)[-_KEPT_QUESTIONS:] if words and not again else state.asked
     return state.model_copy(
         update={
             "customer_messages": state.customer_messages + 1,
+            "wants": state.wants + wants,
             "questions": state.questions + question,
             "open_questions": state.open_questions + (question and not (again and state.open_questions)),
             "repeated": state.repeated + again,
             "polite": state.polite + ("polite" in heard),
             "upset": state.upset + ("upset" in heard),
             "wants_person": state.wants_person or "wants_person" in heard,
-            "waiting_since": state.waiting_since or message.at,
+            "waiting_since": state.waiting_since or (message.at if wants else None),
             "asked": asked,
         }
     )
@@ -253,7 +257,7 @@ def _data(state: GradeState, verdict: Verdict) -> dict[str, JsonValue]:
         "grade": verdict.grade,
         "score": verdict.score,
         "reasons": list[JsonValue](verdict.reasons),
-        "answered": state.open_questions == 0 and (state.answers > 0 or state.customer_messages == 0),
+        "answered": state.open_questions == 0 and (state.answers > 0 or state.wants == 0),
         "firstResponseS": state.first_response_s,
         "medianResponseS": median_response(state),
         "tone": tone_of(state),

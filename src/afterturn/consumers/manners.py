@@ -8,6 +8,7 @@ from afterturn.consumers.phrases import PhraseBook, read
 from afterturn.consumers.rules import load_rules
 
 _SHOUTED_LETTERS = 12
+_CLOSING_WORDS = 6
 
 
 class Manners:
@@ -26,7 +27,8 @@ class Manners:
 
     def heard(self, text: str) -> frozenset[str]:
         """The sections of the file that the text matches: ``polite``, ``upset``, ``asks``, ``holding``,
-        ``hands_over``, ``wants_person``. Any question mark counts as ``asks``, shouting in capitals as ``upset``."""
+        ``hands_over``, ``wants_person``, ``closes``. Any question mark counts as ``asks``, shouting in capitals as
+        ``upset``, and a short message without a question closes where it thanks, or holds no words at all."""
         line = read(text)
         found = self._says.find(line)
         hidden = self._unless.hide(line) if found or "?" in text else {}
@@ -35,6 +37,10 @@ class Manners:
                 found.discard(section)
         if " ?" in hidden.get("asks", line).line:
             found.add("asks")
+        if "asks" in found or ("closes" in found and len(line.words) > _CLOSING_WORDS):
+            found.discard("closes")
+        elif not any(word[0].isalnum() for word in line.words):
+            found.add("closes")
         if _shouts(text):
             found.add("upset")
         return frozenset(found)

@@ -90,7 +90,11 @@ def read_staff(text: str, rules: RepairRules) -> tuple[frozenset[str], bool]:
     """What the agent or an operator says: emergencies asked about, and whether a repair is reported as done."""
     line = read(text)
     resolved = any(kind == "resolved" for kind, _, _ in _marks(line, rules))
-    return frozenset(rules.asked.find(line)), resolved
+    asked = rules.asked.find(line)
+    if asked:
+        hidden = rules.unless.hide(line)
+        asked = {kind for kind in asked if kind in rules.asked.find(hidden.get(("emergencies", kind), line))}
+    return frozenset(asked), resolved
 
 
 def _marks(text: ReadText, rules: RepairRules) -> set[_Mark]:

@@ -52,6 +52,10 @@ def reasons(*lines: str, channel: Channel = Channel.SMS) -> tuple[str, ...]:
         (["c: Let me talk to a human.", "a: How can I help?"], ("person-not-reached",)),
         (["c: Let me talk to a human.", "o: Hi, this is Ana."], ("handed-over",)),
         (["a: Happy new year!"], ("nothing-to-grade",)),
+        (["c: ok"], ("nothing-to-grade",)),
+        (["c: 👍"], ("nothing-to-grade",)),
+        (["c: ok?"], ("nothing-to-grade",)),
+        (["c: thanks, but when?"], ("no-answer", "unanswered-question", "customer-polite")),
         (["c: ¿Cuándo vence el alquiler", "a: El día uno."], ()),
     ],
 )

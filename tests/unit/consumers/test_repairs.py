@@ -43,6 +43,7 @@ def test_a_look_alike_opens_nothing_and_wakes_nobody(rules: RepairRules, text: s
         ("Do you smell gas right now?", "no, I don't smell gas", ()),
         ("Is there any smoke or fire?", "yes!!", ("fire",)),
         ("Would you like to renew?", "yes", ()),
+        ("If you smell gas, leave and call 911. Is everyone able to walk out?", "yes", ()),
     ],
 )
 def test_an_answer_to_the_agents_question_counts(
