@@ -43,8 +43,8 @@ async def run_consumer(
 ) -> Stamp:
     """Run a consumer over a window, within its timeout; returns what to stamp.
 
-    Raises whatever the consumer raises, TimeoutError, or ConfigError where it returns what is no stamp. A shadow run
-    has no effects, so its work orders are left out.
+    Raises whatever the consumer raises, TimeoutError, or ConfigError where it returns what is no stamp or cannot be
+    stored. A shadow run has no effects, so its work orders are left out.
     """
     context = ReactionContext(
         consumer=consumer.name,
@@ -64,7 +64,12 @@ async def run_consumer(
         stamp = await consumer.handler(turns, context)
     if not isinstance(stamp, Stamp):
         raise ConfigError(f"consumer {consumer.name!r} returned {type(stamp).__name__}, not a Stamp")
-    size = len(json.dumps(stamp.model_dump(mode="json")["data"]))
+    try:
+        size = len(json.dumps(stamp.model_dump(mode="json")["data"], ensure_ascii=False, allow_nan=False).encode())
+    except ValueError:
+        raise ConfigError(
+            f"consumer {consumer.name!r} stamped a lone surrogate or a number that is not finite; JSON has neither"
+        ) from None
     if size > MAX_STAMP_BYTES:
         raise ConfigError(f"consumer {consumer.name!r} stamped {size} bytes; at most {MAX_STAMP_BYTES} are allowed")
     return stamp.model_copy(update={"work_orders": ()}) if shadow else stamp
