@@ -43,22 +43,24 @@ class Inbox:
         rows: list[Row] = []
         scanned = 0
         last: RecencyKey | None = None
+        unseen = 0
         while len(rows) < query.limit and scanned < query.budget:
             wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
             batch = await reader.read(wanted)
-            for conversation in batch:
+            for place, conversation in enumerate(batch, 1):
                 scanned += 1
                 last = key_of(conversation)
                 row = row_of(conversation, registrations)
                 if matches(row, query):
                     rows.append(row)
                     if len(rows) == query.limit:
+                        unseen = len(batch) - place
                         break
-            if len(batch) < wanted:
+            if len(batch) < wanted and not unseen:
                 return Page(tuple(rows), None, complete=True, scanned=scanned)
         # The place is that of the last row looked at: rows between it and the last one returned did not match.
         assert last is not None
-        more = len(rows) < query.limit or bool(await reader.read(1))
+        more = unseen > 0 or len(rows) < query.limit or bool(await reader.read(1))
         next_cursor = encode(Cursor(last, since), fingerprint) if more else None
         return Page(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
 
