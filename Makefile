@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constraints.txt
-PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist loadscope
+PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist worksteal
 
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
 IS_FIT := import sys, venv, ensurepip, sqlite3; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench crash pins clean
+.PHONY: help demo test lint format docs bench crash pins clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 16
@@ -31,11 +31,14 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
+docs: $(VENV)/.dev ## Renew the reference pages that follow from the code
+	@$(BIN)/python -m tests.docs.reference
+
 bench: $(VENV)/.dev ## Measure; each figure beside a baseline of the same run
 	@$(BIN)/python -m bench
 
 crash: $(VENV)/.dev ## A thousand SIGKILLs at random moments, each followed by a check of every promise
-	@AFTERTURN_TEST_KILLS=1000 $(BIN)/pytest --quiet --timeout 7200 tests/faults -k crash
+	@$(BIN)/python -m tests.crash --kills 1000
 
 pins: ## Renew constraints.txt from what the newest releases resolve to
 	@rm -rf .pins && $(VENV)/bin/python -m venv .pins && .pins/bin/python -m pip install --quiet --upgrade pip

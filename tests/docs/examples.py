@@ -1,0 +1,97 @@
+"""Finds the examples in a document and runs them as a reader would: in order, in one empty folder.
+
+- ```` ```python ```` whose first line is a comment that is a file name (``# reactions.py``) is saved under it, like
+  any other block that begins so (``# topics.toml``). Other Python blocks are run.
+- ```` ```console ````: each line that begins with ``$ `` is a command of the shell (with the lines that begin with
+  ``> ``), and the lines below it must appear in its output in this order; ``…`` stands for anything.
+- ```` ```sh ```` is for what cannot run in a test: set-up, services, what waits for Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_S = 120
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"(?:#|//) ([\w.-]+\.(?:py|toml|json|jsonl))\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A block of a document. ``line``: where it begins."""
+
+    language: str
+    body: str
+    line: int
+
+
+def examples(document: Path) -> Iterator[Example]:
+    """Every fenced block that names its language."""
+    text = document.read_text("utf-8")
+    for block in _BLOCK.finditer(text):
+        yield Example(block[1], block[2], text[: block.start()].count("\n") + 1)
+
+
+def run(example: Example, folder: Path) -> None:
+    """Do in the folder what the example says; raises AssertionError where it does not do what it shows."""
+    named = _FILE.match(example.body)
+    if named:
+        (folder / named[1]).write_text(example.body[named.end() :] if named[1].endswith("json") else example.body)
+    elif example.language == "python":
+        done = _run([sys.executable, "-c", example.body], folder)
+        assert done.returncode == 0, done.stdout
+    elif example.language == "console":
+        for command, expected in _commands(example.body):
+            done = _run(["bash", "-euc", command], folder)
+            assert done.returncode == 0 or "exit" in command, f"$ {command}\n{done.stdout}"
+            _appear(expected, done.stdout, command)
+
+
+def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
+    command: str | None = None
+    expected: list[str] = []
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            if command is not None:
+                yield command, expected
+            command, expected = line[2:], []
+        elif command is None:
+            raise AssertionError(f"a console block begins with a command, not with {line!r}")
+        elif line.startswith("> ") and not expected:
+            command += "\n" + line[2:]
+        else:
+            expected.append(line)
+    if command is not None:
+        yield command, expected
+
+
+def _appear(expected: list[str], output: str, command: str) -> None:
+    lines = iter(" ".join(line.split()) for line in output.splitlines())
+    for line in expected:
+        pattern = re.compile(".*".join(re.escape(part) for part in " ".join(line.split()).split("…")))
+        if line.strip() and not any(pattern.fullmatch(told) for told in lines):
+            raise AssertionError(f"$ {command}\nnever said (in this order): {line}\nbut said:\n{output}")
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AFTERTURN_")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
+    environment |= {"HOME": str(folder), "COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
