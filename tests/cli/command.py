@@ -1,0 +1,135 @@
+"""Runs the command: in a process of its own, or in this one where that is enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+import afterturn
+from afterturn.cli.app import app
+
+SOURCE = str(Path(afterturn.__file__).parents[1])
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The whole of stdout, which has to be one JSON value."""
+        return json.loads(self.out)
+
+
+def run(*arguments: object, stdin: bytes = b"", timeout: float = 60, **options: Any) -> Done:
+    """The real command, to its end. ``options`` are those of ``subprocess.Popen``."""
+    with start(*arguments, stdin=subprocess.PIPE, **options) as process:
+        out, err = process.communicate(stdin, timeout=timeout)
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+def start(
+    *arguments: object, stdin: int = subprocess.DEVNULL, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
+    """The real command, under way."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "afterturn", *map(os.fspath, map(_word, arguments))],
+        stdin=stdin,
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
+        **options,
+    )
+
+
+def call(*arguments: object, stdin: str | bytes = "") -> Done:
+    """The command in this process; an error that is not ours is raised."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin, prog_name="afterturn")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 30) -> None:
+    """Until something holds that another process brings about."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def query(db: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Rows straight out of the file; none while its tables are not made yet."""
+    if not db.exists():
+        return []
+    with closing(sqlite3.connect(db, timeout=10)) as connection:
+        try:
+            return connection.execute(sql).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+
+def execute(db: Path, sql: str) -> None:
+    """Change the file behind the command's back."""
+    with closing(sqlite3.connect(db, timeout=10)) as connection, connection:
+        connection.execute(sql)
+
+
+def message(number: int, **changes: object) -> dict[str, object]:
+    """A message in JSON; odd numbers came in, even ones went out."""
+    inbound = number % 2 == 1
+    return {
+        "id": f"m-{number}",
+        "direction": "inbound" if inbound else "outbound",
+        "role": "customer" if inbound else "agent",
+        "text": f"text {number}",
+        "at": f"2026-03-01T12:{number // 60:02}:{number % 60:02}Z",
+        **changes,
+    }
+
+
+def turn(conversation: str = "c-1", *messages: object, key: str | None = None, **meta: object) -> str:
+    """A turn in JSON, with one message where none is given."""
+    body: dict[str, object] = {
+        "conversation": {"id": conversation, "channel": "sms", **meta},
+        "messages": list(messages) or [message(1)],
+    }
+    return json.dumps(body if key is None else {**body, "key": key})
+
+
+def write_lines(path: Path, lines: Iterable[object]) -> Path:
+    """A file of own JSON Lines."""
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def line(conversation: str, messages: int = 2, **meta: object) -> dict[str, object]:
+    """A conversation as a line of such a file."""
+    return {
+        "conversation": {"id": conversation, "channel": "sms", **meta},
+        "messages": [message(number) for number in range(1, messages + 1)],
+    }
+
+
+def _word(argument: object) -> str | bytes | os.PathLike[str]:
+    return argument if isinstance(argument, str | bytes | os.PathLike) else str(argument)

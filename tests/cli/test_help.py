@@ -1,0 +1,97 @@
+"""A newcomer finds the way by ``--help`` alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import call, run
+
+COMMANDS = [
+    ("demo",),
+    ("import",),
+    ("settle",),
+    ("up",),
+    ("drain",),
+    ("inbox",),
+    ("show",),
+    ("work-orders",),
+    ("stats",),
+    ("audit",),
+    ("sweep",),
+    ("replay",),
+    ("reactions", "list"),
+    ("reactions", "failed"),
+    ("reactions", "retry"),
+    ("reactions", "promote"),
+    ("reactions", "retire"),
+    ("dead-letters", "list"),
+    ("dead-letters", "show"),
+    ("dead-letters", "redrive"),
+]
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    done = run("--help")
+    assert done.code == 0
+    assert done.err == ""
+    for command in COMMANDS:
+        assert f" {command[0]} " in done.out
+    for code in (0, 1, 2, 3, 4, 130, 141):
+        assert f"• {code} " in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_each_command_has_help_that_names_its_file_and_the_variable(command: tuple[str, ...]) -> None:
+    done = call(*command, "--help")
+    assert done.code == 0
+    assert "--db" in done.out
+    assert "AFTERTURN_DB" in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_whatever_prints_data_can_print_json(command: tuple[str, ...]) -> None:
+    shows_for_people_only = {("demo",), ("up",), ("reactions", "promote"), ("reactions", "retire")}
+    assert ("--json" in call(*command, "--help").out) is (command not in shows_for_people_only)
+
+
+def test_wrong_usage_exits_2_and_says_so_on_stderr() -> None:
+    for arguments in (["nonsense"], ["inbox", "--nonsense"], ["show"], ["inbox", "--channel", "fax"]):
+        done = call(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.err
+
+
+def test_without_a_command_help_is_shown() -> None:
+    done = call()
+    assert "afterturn demo" in done.out + done.err
+
+
+def test_the_version_is_printed() -> None:
+    assert call("--version").code == 0
+
+
+def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERTURN_DB", str(tmp_path / "variable.db"))
+    assert "variable.db" in call("stats").err
+    assert "before.db" in call("--db", "before.db", "stats").err
+    assert "after.db" in call("--db", "before.db", "stats", "--db", "after.db").err
+
+
+def test_a_setting_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERTURN_SLOTS", "many")
+    done = call("stats")
+    assert (done.code, done.out) == (2, "")
+    assert "AFTERTURN_SLOTS" in done.err
+
+
+def test_an_app_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken_app.py").write_text("1 / 0")
+    for name in ("nowhere_to_be_found:app", "no-colon", "broken_app:app", "json:loads"):
+        done = call("--app", name, "up")
+        assert (done.code, done.out) == (2, "")
+        assert repr(name) in done.err
+    assert not (tmp_path / "afterturn.db").exists()
