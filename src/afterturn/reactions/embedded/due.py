@@ -59,13 +59,16 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
     )
 
 
-_DUE = "consumer = :consumer AND failed = 0 AND (due_at <= :now OR (:eager AND lease IS NULL AND attempts = 0))"
+_DUE = "consumer = :consumer AND failed = 0 AND due_at <= :now"
+"""A range of ``reactions_due``, so that looking costs the same however many reactions wait."""
+_EAGERLY_DUE = "consumer = :consumer AND failed = 0 AND (due_at <= :now OR (lease IS NULL AND attempts = 0))"
 
 
 def any_due(connection: sqlite3.Connection, consumer: str, now: datetime, *, eager: bool) -> bool:
     """``eager``: quiet periods count as over; leases and back-offs do not."""
-    values = {"consumer": consumer, "now": to_text(now), "eager": eager}
-    return connection.execute(f"SELECT 1 FROM reactions WHERE {_DUE} LIMIT 1", values).fetchone() is not None
+    values = {"consumer": consumer, "now": to_text(now)}
+    due = _EAGERLY_DUE if eager else _DUE
+    return connection.execute(f"SELECT 1 FROM reactions WHERE {due} LIMIT 1", values).fetchone() is not None
 
 
 def claim(
@@ -79,9 +82,10 @@ def claim(
     eager: bool,
 ) -> list[Claimed]:
     """Take up to ``limit`` due reactions, longest due first, until ``until``."""
-    values = {"consumer": consumer, "now": to_text(now), "eager": eager, "limit": limit}
+    values = {"consumer": consumer, "now": to_text(now), "limit": limit}
+    due = _EAGERLY_DUE if eager else _DUE
     found = connection.execute(
-        f"SELECT conversation_id, attempts, due_at FROM reactions WHERE {_DUE} ORDER BY due_at LIMIT :limit", values
+        f"SELECT conversation_id, attempts, due_at FROM reactions WHERE {due} ORDER BY due_at LIMIT :limit", values
     ).fetchall()
     claimed = []
     for conversation_id, attempts, due_at in found:
