@@ -44,14 +44,16 @@ async def run_consumer(
     """Run a consumer over a window, within its timeout; returns what to stamp.
 
     Raises whatever the consumer raises, TimeoutError, or ConfigError where it returns what is no stamp or cannot be
-    stored. A shadow run has no effects, so its work orders are left out.
+    stored. A shadow run, and a run over a conversation that is itself a test (synthetic or gauntlet), has no effects:
+    nothing is sent out, and work orders are left out.
     """
+    test = window.conversation.synthetic or window.conversation.gauntlet
     context = ReactionContext(
         consumer=consumer.name,
         conversation_id=window.conversation.id,
         now=now,
         attempt=attempt,
-        quiet=shadow or policy.quiet(window.through, now),
+        quiet=shadow or test or policy.quiet(window.through, now),
         claims=claims,
     )
     turns = TurnWindow(
@@ -72,7 +74,7 @@ async def run_consumer(
         ) from None
     if size > MAX_STAMP_BYTES:
         raise ConfigError(f"consumer {consumer.name!r} stamped {size} bytes; at most {MAX_STAMP_BYTES} are allowed")
-    return stamp.model_copy(update={"work_orders": ()}) if shadow else stamp
+    return stamp.model_copy(update={"work_orders": ()}) if shadow or test else stamp
 
 
 def retry_delay(attempt: int, chance: random.Random) -> timedelta:
