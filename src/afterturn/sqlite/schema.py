@@ -116,6 +116,7 @@ CREATE TABLE stream_main (
   receives INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX stream_main_event ON stream_main (group_id, event_id);
+CREATE INDEX stream_main_received ON stream_main (group_id, position) WHERE receives > 0;
 
 CREATE TABLE stream_direct (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -128,6 +129,7 @@ CREATE TABLE stream_direct (
   receives INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX stream_direct_event ON stream_direct (group_id, event_id, consumer);
+CREATE INDEX stream_direct_received ON stream_direct (group_id, position) WHERE receives > 0;
 
 CREATE TABLE dead_letters (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
