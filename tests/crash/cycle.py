@@ -20,13 +20,14 @@ from tests.crash.outcome import Acknowledged, Outcome
 from tests.crash.plan import Kill, Plan, Round, Step, Verb, Worker, released
 from tests.crash.workers import CRASHED, DIALOGUES, LOG, Place, fork, work
 
+MOMENT = "a moment"
 STOP_WITHIN_S = 20.0
 DRAIN_WITHIN_S = 45.0
 
 
 @dataclass(slots=True)
 class Result:
-    """``kills``: deaths by the point or moment that was planned. ``problems``: what must not be; empty if all is well.
+    """``kills``: deaths by the point that was passed, or ``MOMENT``. ``problems``: all that must not be.
 
     ``finished``: victims that were done before their time came.
     """
@@ -43,8 +44,11 @@ class Result:
 @dataclass(slots=True)
 class _Child:
     pid: int
+    kill: Kill | None = None
     dies_at: float | None = None
+    opened: int = -1
     status: int | None = None
+    in_time: bool = True
 
 
 def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
@@ -97,28 +101,45 @@ def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], resu
     children: list[_Child] = []
     try:
         for worker in one.workers:
-            pid = fork(partial(work, worker.part, place, threads), place, worker.kill)
-            dies_at = None if worker.kill is None else time.monotonic() + worker.kill.after
-            children.append(_Child(pid, dies_at))
-        _await_deaths([child for child in children if child.dies_at is not None])
-        survivors = [child for child in children if child.dies_at is None]
+            opened, tell = os.pipe()
+            os.set_blocking(opened, False)
+            pid = fork(partial(work, worker.part, place, threads, tell), place, worker.kill)
+            os.close(tell)
+            children.append(_Child(pid, worker.kill, opened=opened))
+        _await_deaths([child for child in children if child.kill is not None])
+        survivors = [child for child in children if child.kill is None]
         time.sleep(one.linger if survivors else 0)
         _stop(survivors)
     finally:
         _end(children)
     for worker, child in zip(one.workers, children, strict=True):
-        _judge(worker, child.status, place, result, where)
+        _judge(worker, child, place, result, where)
 
 
 def _await_deaths(victims: Sequence[_Child]) -> None:
     while any(child.status is None for child in victims):
-        now = time.monotonic()
         for child in victims:
             _reap(child)
-            if child.status is None and child.dies_at is not None and now >= child.dies_at:
+            if child.status is None and _is_time(child):
+                child.in_time = False
                 os.kill(child.pid, signal.SIGKILL)
                 _, child.status = os.waitpid(child.pid, 0)
         time.sleep(0.001)
+
+
+def _is_time(child: _Child) -> bool:
+    assert child.kill is not None
+    now = time.monotonic()
+    if child.dies_at is None and (child.kill.at_birth or _has_opened(child)):
+        child.dies_at = now + child.kill.after
+    return child.dies_at is not None and now >= child.dies_at
+
+
+def _has_opened(child: _Child) -> bool:
+    try:
+        return os.read(child.opened, 1) == b"."
+    except BlockingIOError:
+        return False
 
 
 def _stop(survivors: Sequence[_Child]) -> None:
@@ -139,6 +160,8 @@ def _end(children: Sequence[_Child]) -> None:
         if child.status is None:
             os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
+        if child.opened >= 0:
+            os.close(child.opened)
 
 
 def _reap(child: _Child) -> None:
@@ -147,12 +170,12 @@ def _reap(child: _Child) -> None:
         child.status = status if pid else None
 
 
-def _judge(worker: Worker, status: int | None, place: Place, result: Result, where: str) -> None:
-    part, kill = worker.part.value, worker.kill
+def _judge(worker: Worker, child: _Child, place: Place, result: Result, where: str) -> None:
+    part, kill, status = worker.part.value, worker.kill, child.status
     if status is None:
         result.problems.append(f"{where}: {part} did not stop within {STOP_WITHIN_S:.0f} s")
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and kill is not None:
-        result.kills[_name(kill)] += 1
+        result.kills[kill.point if kill.point and child.in_time else MOMENT] += 1
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM and kill is None:
         pass  # stopped before it had begun to listen
     elif status != 0:
@@ -177,10 +200,6 @@ def _inspected(place: Place, plan: Plan, result: Result) -> bool:
     elif child.status != 0:
         result.problems.append(f"inspection: {_tail(place)}")
     return child.status == 0
-
-
-def _name(kill: Kill) -> str:
-    return kill.point or "moment"
 
 
 def _tail(place: Place) -> str:

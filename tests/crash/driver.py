@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from tests.crash import receiver
 from tests.crash.cycle import Result, run_cycle
 from tests.crash.plan import Plan, make_plan, small_plan
+from tests.crash.reactions import preload
 
 CYCLE_WITHIN_S = 240
 
@@ -115,6 +116,7 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="afterturn-crash-", dir=base))
     listener = receiver.listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    preload()
     gc.collect()
     gc.freeze()
     hearing = receiver.start(listener, folder)

@@ -66,11 +66,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """At the ``nth`` pass of a point, and after so many seconds at the latest; without a point just then."""
+    """At the ``nth`` pass of a point, and after so many seconds at the latest; without a point just then.
+
+    The seconds count from when the worker has opened the file, or from its birth where ``at_birth`` is set.
+    """
 
     after: float
     point: str | None = None
     nth: int = 1
+    at_birth: bool = False
 
     def __str__(self) -> str:
         return f"{self.point} #{self.nth}" if self.point else f"after {self.after * 1000:.0f} ms"
@@ -173,10 +177,13 @@ def _round(chance: random.Random, steps: int) -> Round:
 
 
 def _kill(chance: random.Random, part: Part) -> Kill:
-    if chance.random() < 0.45:
-        return Kill(after=chance.choice((chance.uniform(0, 0.03), chance.uniform(0.01, 0.25))))
-    nth = 1 + min(int(chance.expovariate(1 / 6)), 60)
-    return Kill(after=0.4, point=chance.choice(POINTS_OF[part.value]), nth=nth)
+    drawn = chance.random()
+    if drawn < 0.1:
+        return Kill(after=chance.uniform(0, 0.04), at_birth=True)
+    if drawn < 0.4:
+        return Kill(after=chance.choice((chance.uniform(0, 0.05), chance.uniform(0.03, 0.25))))
+    nth = 1 + min(int(chance.expovariate(1 / 4)), 40)
+    return Kill(after=0.3, point=chance.choice(POINTS_OF[part.value]), nth=nth)
 
 
 def _thread(chance: random.Random, number: int, now: datetime, turns: int | None = None) -> tuple[Step, ...]:

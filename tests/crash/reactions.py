@@ -7,12 +7,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from pydantic import JsonValue
 
 from afterturn import App, Conversation, Message, ReactionContext, Settings, Stamp, TurnWindow, WorkOrder
-from afterturn.consumers.shipped import register_shipped
+from afterturn.consumers import shipped, topics
 from afterturn.reactions.registry import Registry
 
 SECRET = "whsec_YWZ0ZXJ0dXJuLWNyYXNoLXRlc3Q="
@@ -35,10 +36,18 @@ def make_app(pace: float = 0.0) -> App:
     return app
 
 
+def preload() -> None:
+    """Load the rule files once in this process, so that the workers that it forks start at once."""
+    topics.load_taxonomy = cache(topics.load_taxonomy)
+    for loader in ("load_repair_rules", "load_manners"):
+        setattr(shipped, loader, cache(getattr(shipped, loader)))
+    shipped.register_shipped(Registry(), shipped.ShippedOptions())
+
+
 def registry_of(app: App, settings: Settings) -> Registry:
     """All consumers of the app."""
     registry = Registry()
-    register_shipped(registry, settings)
+    shipped.register_shipped(registry, settings)
     registry.extend(app.registry)
     return registry
 

@@ -70,7 +70,7 @@ async def opened(place: Place) -> AsyncIterator[Backbone]:
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, kill: Kill | None = None) -> int:
-    """Fork a worker; returns its process id. It exits with 0 once its work is done or it was stopped by SIGTERM."""
+    """Fork a worker; returns its process id. It exits with 0 once its work is done or SIGTERM has stopped it."""
     if pid := os.fork():
         return pid
     try:
@@ -93,11 +93,15 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, kill: Kill
         os._exit(CRASHED)
 
 
-async def work(part: Part, place: Place, threads: Sequence[Sequence[Step]]) -> None:
-    """One worker's part in a round. ``threads``: the steps that are to be done of each conversation."""
+async def work(part: Part, place: Place, threads: Sequence[Sequence[Step]], opened_file: int) -> None:
+    """One worker's part in a round. ``threads``: the steps that are to be done of each conversation.
+
+    ``opened_file``: a pipe that is told when the file is open.
+    """
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with opened(place) as backbone:
+        os.write(opened_file, b".")
         match part:
             case Part.SETTLE:
                 await _settle(backbone, place, threads, stop)
