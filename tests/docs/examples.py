@@ -49,8 +49,8 @@ def run(example: Example, folder: Path) -> None:
         assert done.returncode == 0, done.stdout
     elif example.language == "console":
         for command, expected in _commands(example.body):
-            done = _run(["bash", "-euc", command], folder)
-            assert done.returncode == 0 or "exit" in command, f"$ {command}\n{done.stdout}"
+            done = _run(["bash", "-o", "pipefail", "-uc", command], folder)
+            assert done.returncode == 0, f"$ {command}\n{done.stdout}"
             _appear(expected, done.stdout, command)
 
 
