@@ -18,6 +18,9 @@ from tests.crash.cycle import Result
 from tests.crash.driver import Report, every_pass, random_jobs, run, same_job
 from tests.crash.points import CALLS, SQL
 
+MAX_BROKEN = 10
+"""Broken cycles after which more of them tell nothing new."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
@@ -71,11 +74,11 @@ def _positive(text: str) -> int:
 
 
 def _killed(wanted: int) -> Callable[[Report, Result], bool]:
-    return lambda report, _: report.kills.total() >= wanted
+    return lambda report, _: report.kills.total() >= wanted or len(report.broken) >= MAX_BROKEN
 
 
 def _nobody_died(report: Report, result: Result) -> bool:
-    return result.finished > 0
+    return result.finished > 0 or len(report.broken) >= MAX_BROKEN
 
 
 def _never(report: Report, result: Result) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +38,9 @@ def make_app(pace: float = 0.0) -> App:
 
 
 def preload() -> None:
-    """Load the rule files once in this process, so that the workers that it forks start at once."""
+    """Import and load once what the workers need, so that they start at once and all run the same code."""
+    for module in ("afterturn.build", "anyio._backends._asyncio", "httpcore"):
+        importlib.import_module(module)
     topics.load_taxonomy = cache(topics.load_taxonomy)
     for loader in ("load_repair_rules", "load_manners"):
         setattr(shipped, loader, cache(getattr(shipped, loader)))
