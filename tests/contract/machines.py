@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,13 +17,24 @@ T = TypeVar("T")
 _MEMORY = Path("/dev/shm")
 
 
+@contextmanager
+def fast_folder() -> Iterator[Path]:
+    """A folder of one's own, in memory where there is such a place: a commit there waits for no disk."""
+    folder = Path(tempfile.mkdtemp(prefix="afterturn-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class AsyncMachine(RuleBasedStateMachine):
     """A machine whose rules may await, and which owns a folder."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._runner = asyncio.Runner()
-        self.folder = Path(tempfile.mkdtemp(prefix="afterturn-", dir=_MEMORY if _MEMORY.is_dir() else None))
+        self._stack = ExitStack()
+        self._runner = self._stack.enter_context(asyncio.Runner())
+        self.folder = self._stack.enter_context(fast_folder())
 
     def await_(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(coroutine)
@@ -31,8 +43,5 @@ class AsyncMachine(RuleBasedStateMachine):
         """Close what the example opened."""
 
     def teardown(self) -> None:
-        try:
+        with self._stack:
             self.close()
-        finally:
-            self._runner.close()
-            shutil.rmtree(self.folder, ignore_errors=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.contract.machines import fast_folder
 from tests.contract.reactions.effects import EffectContract, QuietContract
 from tests.contract.reactions.embedded import LEASE, EmbeddedRig, open_rig
 from tests.contract.reactions.failing import DeathContract, FailureContract, NonsenseContract
@@ -30,11 +29,8 @@ from afterturn.testing import Crash
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """In memory where there is such a place: thousands of turns are settled here."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="afterturn-", dir=memory if memory.is_dir() else None))
-    yield folder / "afterturn.db"
-    shutil.rmtree(folder, ignore_errors=True)
+    with fast_folder() as folder:
+        yield folder / "afterturn.db"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from afterturn.clock import parse_time, to_text
 from afterturn.errors import InvalidCursor
+from afterturn.model import check_id
 from afterturn.store.port import RecencyKey
 
 _CHECK_BYTES = 8
@@ -51,9 +52,10 @@ def decode(text: str, fingerprint: str) -> Cursor:
             raise InvalidCursor(_PROBLEM)
         at, conversation_id, since = json.loads(body)
         return Cursor(
-            after=RecencyKey(parse_time(at), conversation_id), since=None if since is None else parse_time(since)
+            after=RecencyKey(parse_time(at), check_id(conversation_id)),
+            since=None if since is None else parse_time(since),
         )
-    except (binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidCursor(_PROBLEM) from error
 
 

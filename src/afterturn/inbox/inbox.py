@@ -112,9 +112,13 @@ class _Merged:
     def __init__(self, store: Reader, parts: Sequence[Range], before: RecencyKey | None) -> None:
         self._store = store
         self._parts = [_Part(part, before) for part in parts]
+        self._seen: set[str] = set()
 
     async def read(self, limit: int) -> list[Conversation]:
-        """The next rows; fewer than ``limit`` only at the end."""
+        """The next rows; fewer than ``limit`` only at the end.
+
+        A row that moves from one part to another between two reads is met twice, and given once.
+        """
         share = -(-limit // len(self._parts))
         rows: list[Conversation] = []
         while len(rows) < limit:
@@ -124,5 +128,8 @@ class _Merged:
             heads = [part for part in self._parts if part.rows]
             if not heads:
                 break
-            rows.append(max(heads, key=lambda part: key_of(part.rows[0])).rows.popleft())
+            newest = max(heads, key=lambda part: key_of(part.rows[0])).rows.popleft()
+            if newest.id not in self._seen:
+                self._seen.add(newest.id)
+                rows.append(newest)
         return rows
