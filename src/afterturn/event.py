@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.errors import InvalidEvent
-from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, Time, invalid
+from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, Time, invalid, unchecked
 
 
 def _whole_millis(at: datetime) -> datetime:
@@ -82,7 +82,8 @@ def make_event(
     flush_mode: FlushMode,
 ) -> TurnSettled:
     """The event of a turn, from values that were checked when its conversation was stored."""
-    return TurnSettled.model_construct(
+    return unchecked(
+        TurnSettled,
         event_version=1,
         event_type="conversation.turn_settled",
         conversation_id=conversation_id,
@@ -125,7 +126,7 @@ def read_event(body: str | bytes) -> TurnSettled:
         if first["type"] == "json_invalid":
             raise InvalidEvent("the record is not JSON") from None
         raise InvalidEvent(f"the record is not an event: {invalid(error)}") from None
-    return TurnSettled.model_construct(**dict(wire))
+    return unchecked(TurnSettled, **dict(wire))
 
 
 def event_schema() -> dict[str, Any]:

@@ -309,6 +309,19 @@ class Stamp(Record):
 R = TypeVar("R", bound=BaseModel)
 
 
+def unchecked(kind: type[R], **values: Any) -> R:
+    """A record from values that were checked when they were stored; every field has to be given.
+
+    What ``model_construct`` does, without looking for aliases and defaults, in a fifth of the time.
+    """
+    record = kind.__new__(kind)
+    object.__setattr__(record, "__dict__", values)
+    object.__setattr__(record, "__pydantic_fields_set__", set(values))
+    object.__setattr__(record, "__pydantic_extra__", None)
+    object.__setattr__(record, "__pydantic_private__", None)
+    return record
+
+
 def parse(kind: type[R], value: object, *, where: str = "") -> R:
     """A record from plain values (as ``json.loads`` gives them); raises InvalidRecord that names the field."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from afterturn.model import (
     StoredStamp,
     Urgency,
     WorkOrder,
+    unchecked,
 )
 
 CONVERSATION = (
@@ -32,6 +33,7 @@ CONVERSATION = (
 )
 MESSAGE = "id, direction, role, text, at, provider_id, attachments"
 TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
+STAMP = "conversation_id, consumer, through, at, data, failed_through, error"
 WORK_ORDER = "id, conversation_id, property_id, category, urgency, message_id, opened_at, status"
 
 _CHANNELS = {channel.value: channel for channel in Channel}
@@ -53,7 +55,8 @@ def text_or_none(at: datetime | None) -> str | None:
 
 
 def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> Conversation:
-    return Conversation.model_construct(
+    return unchecked(
+        Conversation,
         id=row[0],
         channel=_CHANNELS[row[1]],
         property_id=row[2],
@@ -73,27 +76,35 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:
     """Every consumer's stamp of a conversation."""
-    return {
-        consumer: StoredStamp.model_construct(
-            through=time_or_none(through),
-            at=time_or_none(at),
-            data=json.loads(data),
-            failed_through=time_or_none(failed_through),
-            error=error,
-        )
-        for consumer, through, at, data, failed_through, error in connection.execute(
-            "SELECT consumer, through, at, data, failed_through, error FROM stamps WHERE conversation_id = ?",
-            (conversation_id,),
-        )
-    }
+    found = connection.execute(f"SELECT {STAMP} FROM stamps WHERE conversation_id = ?", (conversation_id,))
+    return {row[1]: stamp(row) for row in found}
 
 
-def conversations(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> tuple[Conversation, ...]:
-    return tuple(conversation(row, stamps(connection, row[0])) for row in rows)
+def conversations(connection: sqlite3.Connection, found: Sequence[tuple[Any, ...]]) -> tuple[Conversation, ...]:
+    """Conversations with their stamps, which one statement reads for all of them."""
+    reactions: dict[str, dict[str, StoredStamp]] = {row[0]: {} for row in found}
+    for row in connection.execute(
+        f"SELECT {STAMP} FROM stamps WHERE conversation_id IN (SELECT value FROM json_each(?))",
+        (to_dump(list(reactions)),),
+    ):
+        reactions[row[0]][row[1]] = stamp(row)
+    return tuple(conversation(row, reactions[row[0]]) for row in found)
+
+
+def stamp(row: tuple[Any, ...]) -> StoredStamp:
+    return unchecked(
+        StoredStamp,
+        through=time_or_none(row[2]),
+        at=time_or_none(row[3]),
+        data=json.loads(row[4]),
+        failed_through=time_or_none(row[5]),
+        error=row[6],
+    )
 
 
 def message(row: tuple[Any, ...]) -> Message:
-    return Message.model_construct(
+    return unchecked(
+        Message,
         id=row[0],
         direction=_DIRECTIONS[row[1]],
         role=_ROLES[row[2]],
@@ -107,7 +118,8 @@ def message(row: tuple[Any, ...]) -> Message:
 
 
 def turn(row: tuple[Any, ...]) -> SettledTurn:
-    return SettledTurn.model_construct(
+    return unchecked(
+        SettledTurn,
         conversation_id=row[0],
         property_id=row[1],
         occurred_at=from_text(row[2]),
@@ -121,7 +133,8 @@ def turn(row: tuple[Any, ...]) -> SettledTurn:
 
 
 def work_order(row: tuple[Any, ...]) -> WorkOrder:
-    return WorkOrder.model_construct(
+    return unchecked(
+        WorkOrder,
         id=row[0],
         conversation_id=row[1],
         property_id=row[2],
