@@ -1,0 +1,124 @@
+"""What the bridge does with a batch: pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contract.samples import at
+from tests.contract.stream import event
+
+from afterturn.bridge.plan import backoff, plan
+from afterturn.model import FlushMode
+from afterturn.reactions.engine import Signal
+from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Receipt
+
+CONSUMERS = ("topics", "grade")
+IMMEDIATE = FlushMode.IMMEDIATE
+
+
+def delivery(number: int, body: str, *, group: str = "c1", consumer: str | None = None, receives: int = 1) -> Delivery:
+    queue = Queue.MAIN if consumer is None else Queue.DIRECT
+    return Delivery(Receipt(queue, f"{number}:{receives}"), group, body, receives, consumer)
+
+
+def of(number: int, conversation_id: str, second: float, mode: FlushMode = FlushMode.DEBOUNCED) -> Delivery:
+    return delivery(number, event(conversation_id, second, mode).to_json(), group=conversation_id)
+
+
+GOOD = json.loads(event("c1", 1).to_json())
+ODD = {
+    "not json": "not json",
+    "a list": "[]",
+    "a number": "5",
+    "null": "null",
+    "empty": "",
+    "an empty object": "{}",
+    "cut": event("c1", 1).to_json()[:-5],
+    "no id": json.dumps({key: value for key, value in GOOD.items() if key != "eventId"}),
+    "another id": json.dumps({**GOOD, "eventId": "turn:c2:5"}),
+    "no time": json.dumps({**GOOD, "occurredAt": None}),
+    "not a date": json.dumps({**GOOD, "occurredAt": "not-a-date"}),
+    "a naive time": json.dumps({**GOOD, "occurredAt": "2026-03-01T12:00:01.000"}),
+    "another type": json.dumps({**GOOD, "eventType": "conversation.closed"}),
+    "a later version": json.dumps({**GOOD, "eventVersion": 2}),
+    "an unknown channel": json.dumps({**GOOD, "channel": "pigeon"}),
+    "a typed id": json.dumps({**GOOD, "conversationId": 5}),
+    "a surrogate": '{"conversationId": "\\ud83d"}',
+    "huge": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD.keys())
+def test_an_odd_record_is_told_apart_and_crashes_no_batch(body: str) -> None:
+    """F1, F23: its neighbours are signalled, and the reason holds nothing of its content."""
+    batch = [of(1, "c1", 1), delivery(2, body), of(3, "c1", 3)]
+    todo = plan(batch, CONSUMERS)
+    assert [one.receipt.handle for one, _ in todo.invalid] == ["2:1"]
+    assert [one.receipt.handle for one, _ in todo.valid] == ["1:1", "3:1"]
+    assert todo.signals == tuple(Signal(name, "c1", at(3)) for name in CONSUMERS)
+    for secret in ("pigeon", "not-a-date", "conversation.closed", "turn:c2:5"):
+        assert secret not in todo.invalid[0][1]
+
+
+def test_an_event_of_a_newer_emitter_is_taken() -> None:
+    """F1: an unknown extra key is no reason to lose it."""
+    body = json.dumps({**GOOD, "somethingNew": {"a": 1}})
+    assert len(plan([delivery(1, body)], CONSUMERS).valid) == 1
+
+
+def test_every_consumer_is_signalled_of_every_conversation() -> None:
+    todo = plan([of(1, "c1", 1), of(2, "c2", 2)], CONSUMERS)
+    assert set(todo.signals) == {Signal(n, c, at(s)) for n in CONSUMERS for c, s in (("c1", 1), ("c2", 2))}
+
+
+def test_events_of_one_conversation_are_merged() -> None:
+    """The newest time, and immediate wins, in whichever order they stand."""
+    for seconds in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+        batch = [of(n, "c1", s, IMMEDIATE if s == 2 else FlushMode.DEBOUNCED) for n, s in enumerate(seconds)]
+        assert plan(batch, ("topics",)).signals == (Signal("topics", "c1", at(3), immediate=True),)
+
+
+def test_a_direct_record_signals_its_consumer_alone() -> None:
+    todo = plan([delivery(1, event("c1", 1).to_json(), consumer="grade")], CONSUMERS)
+    assert todo.signals == (Signal("grade", "c1", at(1)),)
+
+
+def test_a_direct_record_of_an_unknown_consumer_is_left_to_another_bridge() -> None:
+    todo = plan([delivery(1, event("c1", 1).to_json(), consumer="stranger")], CONSUMERS)
+    assert [one.consumer for one in todo.unknown] == ["stranger"]
+    assert (todo.valid, todo.invalid, todo.signals) == ((), (), ())
+
+
+def test_an_odd_record_of_an_unknown_consumer_is_odd() -> None:
+    assert len(plan([delivery(1, "x", consumer="stranger")], CONSUMERS).invalid) == 1
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert plan([], CONSUMERS).signals == ()
+    assert plan([of(1, "c1", 1)], ()).signals == ()
+    assert len(plan([of(1, "c1", 1)], ()).valid) == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9), st.booleans()), max_size=30))
+def test_a_batch_says_what_its_events_say(told: list[tuple[str, int, bool]]) -> None:
+    batch = [of(n, c, s, IMMEDIATE if now else FlushMode.DEBOUNCED) for n, (c, s, now) in enumerate(told)]
+    todo = plan(batch, CONSUMERS)
+    assert [one for one, _ in todo.valid] == batch
+    by_conversation = {c for c, _, _ in told}
+    assert len(todo.signals) == len(CONSUMERS) * len(by_conversation)
+    for signal in todo.signals:
+        own = [(s, now) for c, s, now in told if c == signal.conversation_id]
+        assert signal.occurred_at == at(max(s for s, _ in own))
+        assert signal.immediate == any(now for _, now in own)
+
+
+def test_backoff_grows_from_seconds_to_hours_and_outlasts_half_a_day() -> None:
+    waits = [backoff(receives) for receives in range(1, MAX_RECEIVES + 1)]
+    assert waits == sorted(set(waits))
+    assert waits[0] <= timedelta(seconds=10)
+    assert sum(waits, timedelta(0)) > timedelta(hours=12)
+    assert backoff(99) == waits[-1]
