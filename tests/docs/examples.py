@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -44,6 +45,8 @@ def run(example: Example, folder: Path) -> None:
     named = _FILE.match(example.body)
     if named:
         (folder / named[1]).write_text(example.body[named.end() :] if named[1].endswith("json") else example.body)
+    elif example.language == "json":
+        json.loads(example.body)
     elif example.language == "python":
         done = _run([sys.executable, "-c", example.body], folder)
         assert done.returncode == 0, done.stdout
