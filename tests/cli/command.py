@@ -48,14 +48,16 @@ def start(
     *arguments: object, stdin: int = subprocess.DEVNULL, env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.Popen[bytes]:
     """The real command, under way."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "afterturn", *map(os.fspath, map(_word, arguments))],
+    words = [argument if isinstance(argument, bytes) else str(argument) for argument in arguments]
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        [sys.executable, "-m", "afterturn", *words],
         stdin=stdin,
         stdout=options.pop("stdout", subprocess.PIPE),
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
         **options,
     )
+    return process
 
 
 def call(*arguments: object, stdin: str | bytes = "") -> Done:
@@ -95,6 +97,20 @@ def execute(db: Path, sql: str) -> None:
         connection.execute(sql)
 
 
+def lose_events(db: Path) -> None:
+    """What a crash of a queue would do: settled turns whose events are gone."""
+    execute(db, "DELETE FROM stream_main")
+
+
+def add_garbage(db: Path) -> None:
+    """A record in the stream that is no event."""
+    execute(
+        db,
+        "INSERT INTO stream_main (consumer, group_id, event_id, body, published_at, visible_at) "
+        "VALUES ('', 'c-9', 'e-9', 'not json', '2026-03-01T12:00:00.000000Z', '2026-03-01T12:00:00.000000Z')",
+    )
+
+
 def message(number: int, **changes: object) -> dict[str, object]:
     """A message in JSON; odd numbers came in, even ones went out."""
     inbound = number % 2 == 1
@@ -129,7 +145,3 @@ def line(conversation: str, messages: int = 2, **meta: object) -> dict[str, obje
         "conversation": {"id": conversation, "channel": "sms", **meta},
         "messages": [message(number) for number in range(1, messages + 1)],
     }
-
-
-def _word(argument: object) -> str | bytes | os.PathLike[str]:
-    return argument if isinstance(argument, str | bytes | os.PathLike) else str(argument)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-
 from tests.cli.command import call, message, query, run, turn
 
 NOTHING_WRITTEN = [(0,)]
@@ -29,7 +29,9 @@ def test_for_people_it_says_the_same(db: Path) -> None:
     assert [row.split()[0] for row in done.out.splitlines()] == ["eventId", "occurredAt", "new"]
 
 
-def test_its_events_name_the_command_as_emitter_unless_told_otherwise(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_events_name_the_command_as_emitter_unless_told_otherwise(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call("settle", stdin=turn("c-1"))
     monkeypatch.setenv("AFTERTURN_EMITTER", "web")
     call("settle", stdin=turn("c-2"))
@@ -64,7 +66,7 @@ def test_a_bad_message_is_named_and_nothing_is_written(db: Path, case: str) -> N
     assert query(db, "SELECT count(*) FROM conversations") in ([], NOTHING_WRITTEN)
 
 
-BAD_CONVERSATIONS = {
+BAD_CONVERSATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown channel": ({"channel": "fax"}, "conversation.channel"),
     "no channel": ({"channel": None}, "conversation.channel"),
     "an empty property": ({"propertyId": " "}, "conversation.propertyId"),

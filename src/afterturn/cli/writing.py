@@ -81,7 +81,7 @@ def import_(
     if interrupted:
         note("Stopped. What was counted above is in; running the import again goes on where it ended.")
         raise typer.Exit(Exit.INTERRUPTED)
-    if not json_:
+    if tally.new_turns and not json_:
         note("Next: `afterturn drain --now` runs the reactions, `afterturn inbox` shows the conversations.")
     raise typer.Exit(Exit.FAILED if tally.bad else Exit.OK)
 
