@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+import uuid
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
 from afterturn import telemetry
-from afterturn.bridge.plan import Plan, backoff, plan
+from afterturn.bridge.plan import Plan, backoff, held_up, plan
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
+from afterturn.event import TurnSettled
 from afterturn.reactions.engine import Refused, Signaler
 from afterturn.stream.port import Delivery, Queue, Receipt, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch.
+
+    ``done``: receipts to be acknowledged (none where the engine has done so). ``failed``: deliveries that were given
+    back. ``down``: the error of an engine that does not answer.
+    """
+
+    done: tuple[Receipt, ...]
+    failed: tuple[Delivery, ...]
+    down: EngineUnavailable | None = None
 
 
 class Bridge:
@@ -36,32 +53,65 @@ class Bridge:
         return len(batch)
 
     async def handle(self, batch: Sequence[Delivery]) -> None:
-        """Signal every consumer of every event. Nothing is acknowledged before it is safe elsewhere.
+        """Signal every consumer of every event, and acknowledge what is done with.
+
+        Raises EngineUnavailable after the batch was given back.
+        """
+        outcome = await self.deliver(batch, visibility=self._visibility)
+        if outcome.done:
+            await self._stream.ack(outcome.done)
+        if outcome.down is not None:
+            raise outcome.down
+
+    async def deliver(self, batch: Sequence[Delivery], *, visibility: timedelta | None = None) -> Outcome:
+        """Signal every consumer of every event, and say what may be acknowledged: nothing before it is safe elsewhere.
 
         An invalid record goes to the dead letters alone. A consumer that refuses gets the event parked in the direct
-        queue, and the record is done with. Raises EngineUnavailable after the batch was given back.
+        queue, and the record is done with. What fails is given back, and with it what stands behind it in its group.
+        ``visibility``: while the engine takes its time, the records are kept invisible for so long at a time.
         """
         todo = plan(batch, self._consumers)
-        for delivery, reason in todo.invalid:
-            await self._bury(delivery, reason)
+        unburied = [delivery for delivery, reason in todo.invalid if not await self._bury(delivery, reason)]
+        failed = held_up(batch, unburied)
+        if failed:
+            invalid = {delivery for delivery, _ in todo.invalid}
+            todo = plan([one for one in batch if one not in invalid and one not in failed], self._consumers)
+            await self._put_off(failed, error="dead_letters_unavailable")
         self.strangers |= {(delivery.consumer, delivery.group) for delivery in todo.unknown}
         await self._put_off(todo.unknown, error="unknown_consumer")
-        receipts = [delivery.receipt for delivery, _ in todo.valid]
+        failed += todo.unknown
+        valid = [delivery for delivery, _ in todo.valid]
+        receipts = [delivery.receipt for delivery in valid]
         try:
-            accepted = await self._engine.signal(todo.signals, receipts)
+            async with self._kept(receipts, visibility):
+                accepted = await self._engine.signal(todo.signals, receipts)
         except EngineUnavailable as error:
-            await self._put_off([delivery for delivery, _ in todo.valid], error=type(error).__name__)
-            raise
-        if not accepted.acknowledged:
-            await self._stream.ack(await self._park(todo, accepted.refused))
+            await self._put_off(valid, error=type(error).__name__)
+            return Outcome(done=(), failed=(*failed, *valid), down=error)
+        if accepted.acknowledged:
+            return Outcome(done=(), failed=tuple(failed))
+        unparked = await self._park(todo, accepted.refused)
+        done = [delivery.receipt for delivery in valid if delivery not in unparked]
+        return Outcome(done=tuple(done), failed=(*failed, *unparked))
 
-    async def run(self, stop: asyncio.Event, wake: asyncio.Event, *, limit: int, poll: float) -> None:
-        """Pump until stopped. While the engine is down, or store or stream do not answer, wait and try again."""
+    async def run(
+        self,
+        stop: asyncio.Event,
+        wake: asyncio.Event,
+        *,
+        limit: int,
+        poll: float,
+        queues: Collection[Queue] = tuple(Queue),
+    ) -> None:
+        """Pump until stopped. While the engine is down, or store or stream do not answer, wait and try again.
+
+        ``queues``: where a receive waits for records, each queue needs a run of its own, and a ``wake`` of its own.
+        """
         pause = poll
         while not stop.is_set():
             wake.clear()
             try:
-                handled = [await self.pump(queue, limit=limit) for queue in Queue]
+                handled = [await self.pump(queue, limit=limit) for queue in queues]
                 pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
@@ -70,35 +120,57 @@ class Bridge:
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
 
-    async def _park(self, todo: Plan, refused: Sequence[Refused]) -> list[Receipt]:
-        """Put what single consumers refused aside; returns the receipts that are done with."""
+    async def _park(self, todo: Plan, refused: Sequence[Refused]) -> list[Delivery]:
+        """Put what single consumers refused aside; returns the deliveries that had to be given back."""
         by_key = {(one.signal.consumer, one.signal.conversation_id): one for one in refused}
-        done: list[Receipt] = []
+        failed: dict[Delivery, str] = {}
         for delivery, event in todo.valid:
             if delivery.consumer is not None:
                 if one := by_key.get((delivery.consumer, event.conversation_id)):
-                    await self._put_off([delivery], error=one.error)
-                else:
-                    done.append(delivery.receipt)
+                    failed[delivery] = one.error
                 continue
-            for (consumer, conversation_id), one in by_key.items():
-                if conversation_id == event.conversation_id:
-                    await self._stream.publish(event, consumer=consumer)
-                    telemetry.signals_parked.labels(consumer=consumer).inc()
-                    telemetry.log(
-                        "signal_parked",
-                        level=logging.WARNING,
-                        consumer=consumer,
-                        event_id=event.event_id,
-                        error=one.error,
-                    )
-            done.append(delivery.receipt)
-        return done
+            mine = [one for one in refused if one.signal.conversation_id == event.conversation_id]
+            try:
+                for one in mine:
+                    await self._stream.publish(event, consumer=one.signal.consumer, emission=uuid.uuid4().hex)
+                    _tell_parked(one, event)
+            except StreamUnavailable as error:
+                failed[delivery] = type(error).__name__
+        behind = held_up([delivery for delivery, _ in todo.valid], failed)
+        for delivery in behind:
+            await self._put_off([delivery], error=failed.get(delivery, "held_up"))
+        return behind
+
+    @asynccontextmanager
+    async def _kept(self, receipts: Sequence[Receipt], visibility: timedelta | None) -> AsyncIterator[None]:
+        """Keep records invisible for as long as the block takes."""
+        if visibility is None or not receipts:
+            yield
+            return
+        keeper = asyncio.create_task(self._keep(receipts, visibility))
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+    async def _keep(self, receipts: Sequence[Receipt], visibility: timedelta) -> None:
+        while True:
+            await asyncio.sleep(visibility.total_seconds() / 3)
+            try:
+                await self._stream.release(receipts, after=visibility)
+            except StreamUnavailable as error:
+                telemetry.log("extension_failed", level=logging.WARNING, error=type(error).__name__)
 
     async def _put_off(self, deliveries: Sequence[Delivery], *, error: str) -> None:
+        """Give records back. Where that fails they come back by themselves, when their visibility ends."""
         for delivery in deliveries:
             delay = backoff(delivery.receives)
-            await self._stream.release([delivery.receipt], after=delay)
+            try:
+                await self._stream.release([delivery.receipt], after=delay)
+            except StreamUnavailable as unavailable:
+                telemetry.log("release_failed", level=logging.WARNING, error=type(unavailable).__name__)
+                continue
             telemetry.log(
                 "record_released",
                 level=logging.WARNING,
@@ -109,10 +181,25 @@ class Bridge:
                 delay_s=int(delay.total_seconds()),
             )
 
-    async def _bury(self, delivery: Delivery, reason: str) -> None:
-        await self._stream.bury(delivery, reason=reason)
-        telemetry.records_buried.labels(queue=delivery.receipt.queue.value).inc()
-        telemetry.log("record_buried", level=logging.ERROR, queue=delivery.receipt.queue.value, error="invalid_event")
+    async def _bury(self, delivery: Delivery, reason: str) -> bool:
+        """Move a record to the dead letters; whether they took it."""
+        queue = delivery.receipt.queue.value
+        try:
+            await self._stream.bury(delivery, reason=reason)
+        except StreamUnavailable as error:
+            telemetry.log("bury_failed", level=logging.ERROR, queue=queue, error=type(error).__name__)
+            return False
+        telemetry.records_buried.labels(queue=queue).inc()
+        telemetry.log("record_buried", level=logging.ERROR, queue=queue, error="invalid_event")
+        return True
+
+
+def _tell_parked(refused: Refused, event: TurnSettled) -> None:
+    consumer = refused.signal.consumer
+    telemetry.signals_parked.labels(consumer=consumer).inc()
+    telemetry.log(
+        "signal_parked", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refused.error
+    )
 
 
 async def wait_any(*events: asyncio.Event, timeout: float) -> None:

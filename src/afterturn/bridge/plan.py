@@ -41,6 +41,9 @@ def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
     unknown: list[Delivery] = []
     signals: dict[tuple[str, str], Signal] = {}
     for delivery in batch:
+        if not delivery.group:
+            invalid.append((delivery, "the record has no message group"))
+            continue
         try:
             event = read_event(delivery.body)
         except InvalidEvent as error:
@@ -55,6 +58,18 @@ def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
             signal = Signal(consumer, event.conversation_id, event.occurred_at, event.immediate)
             signals[key] = _merged(signals.get(key), signal)
     return Plan(tuple(valid), tuple(invalid), tuple(unknown), tuple(signals.values()))
+
+
+def held_up(batch: Sequence[Delivery], failed: Collection[Delivery]) -> list[Delivery]:
+    """What must not be handled: the failed ones, and what stands behind them in their groups."""
+    blocked: set[tuple[str | None, str]] = set()
+    found = []
+    for delivery in batch:
+        group = (delivery.consumer, delivery.group)
+        if delivery in failed or group in blocked:
+            blocked.add(group)
+            found.append(delivery)
+    return found
 
 
 def backoff(receives: int) -> timedelta:

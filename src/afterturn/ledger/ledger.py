@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -187,10 +188,11 @@ class Ledger:
             occurred_at=conversation.settled_at,
             flush_mode=flush_mode,
         )
+        emission = uuid.uuid4().hex
         try:
-            await self._stream.publish(event, consumer=consumer)
+            await self._stream.publish(event, consumer=consumer, emission=emission)
         except StreamUnavailable:
-            await self._stream.publish(event, consumer=consumer)
+            await self._stream.publish(event, consumer=consumer, emission=emission)
 
 
 def _is_behind(conversation: Conversation, consumer: str) -> bool:

@@ -72,8 +72,14 @@ class Depth:
 class Publisher(Protocol):
     """The emitter's half."""
 
-    async def publish(self, event: TurnSettled, *, consumer: str | None = None) -> None:
-        """Append an event; for one consumer alone where it is named. Raises StreamUnavailable."""
+    async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
+        """Append an event; for one consumer alone where it is named. Raises StreamUnavailable.
+
+        A stream may take a second publish of the same emission for the first one, sent again, and drop it: also when
+        that one was handled meanwhile. So the emitter publishes without an ``emission``, however often it has to try;
+        whoever emits an event anew (sweep, replay, parking) gives each emission a name of its own: up to 64 letters,
+        digits and hyphens.
+        """
         ...
 
 

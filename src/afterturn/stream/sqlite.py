@@ -33,7 +33,8 @@ class SqliteStream:
         self._clock = clock
         self._on_publish = on_publish
 
-    async def publish(self, event: TurnSettled, *, consumer: str | None = None) -> None:
+    async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
+        """Append an event, unless it waits already: then one more emission of it would change nothing."""
         now = self._clock()
         with _unavailable():
             await self._database.write(
