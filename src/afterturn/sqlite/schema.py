@@ -168,7 +168,7 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
 
     Raises StoreForeign for somebody else's database and StoreTooNew for one of a later afterturn.
     """
-    if _version(connection, path) == len(MIGRATIONS):
+    if _version_at_once(connection, path) == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -183,6 +183,16 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _version_at_once(connection: sqlite3.Connection, path: str) -> int:
+    """The version on one snapshot: while it is read, another process may be making the file ours."""
+    connection.execute("BEGIN")
+    try:
+        return _version(connection, path)
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
