@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs, enough = same_job(seed, given.cycle, given.times), _never
     else:
         jobs, enough = random_jobs(seed), _killed(given.kills)
-    print(f"seed {seed}", file=sys.stderr)
+    print(f"seed {seed}", file=sys.stderr, flush=True)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     interrupted = False
     try:
         run(jobs, report, enough, side_by_side=given.jobs, progress=_progress(given.kills), base=given.folder)

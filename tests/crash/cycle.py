@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from tests.crash.checker import broken
+from tests.crash.children import Child, wait_for
 from tests.crash.inspection import OUTCOME, acknowledged, inspect
 from tests.crash.outcome import Acknowledged, Outcome
-from tests.crash.plan import Kill, Plan, Round, Step, Verb, Worker, released
+from tests.crash.plan import Part, Plan, Round, Step, Verb, Worker, released
 from tests.crash.workers import CRASHED, DIALOGUES, LOG, Place, fork, work
 
 MOMENT = "a moment"
@@ -29,31 +30,23 @@ DRAIN_WITHIN_S = 45.0
 class Result:
     """``kills``: deaths by the point that was passed, or ``MOMENT``. ``problems``: all that must not be.
 
-    ``finished``: victims that were done before their time came.
+    ``finished``: victims that were done before their time came. ``frozen``: workers that stood still for a while.
     """
 
     cycle: int
     kills: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     finished: int = 0
+    frozen: int = 0
     acknowledged: int = 0
     heard: int = 0
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class _Child:
-    pid: int
-    kill: Kill | None = None
-    dies_at: float | None = None
-    opened: int = -1
-    status: int | None = None
-    in_time: bool = True
-
-
 def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
     """Run it in a new folder, which is kept where something is broken. Forks, so the caller has no threads."""
     began = time.monotonic()
+    parent = os.getppid()
     place = Place(folder, url, plan.lease, plan.pace, plan.checkpoint, plan.deaf)
     folder.mkdir()
     (folder / DIALOGUES).write_text("".join(json.dumps(line) + "\n" for line in plan.dialogues))
@@ -62,6 +55,8 @@ def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
     for number, one in enumerate(plan.rounds, 1):
         threads = _left_to_do(plan, one, acknowledged(folder), given_up)
         _run_round(one, place, threads, result, f"round {number}")
+        if os.getppid() != parent:
+            raise SystemExit
         if result.problems:
             break
     if not result.problems and _inspected(place, plan, result):
@@ -98,80 +93,28 @@ def _left_to_do(
 
 
 def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], result: Result, where: str) -> None:
-    children: list[_Child] = []
+    children: list[Child] = []
     try:
         for worker in one.workers:
             opened, tell = os.pipe()
-            os.set_blocking(opened, False)
-            pid = fork(partial(work, worker.part, place, threads, tell), place, worker.kill)
+            pid = fork(partial(work, worker.part, place, threads, tell), place, worker)
             os.close(tell)
-            children.append(_Child(pid, worker.kill, opened=opened))
-        _await_deaths([child for child in children if child.kill is not None])
-        survivors = [child for child in children if child.kill is None]
-        time.sleep(one.linger if survivors else 0)
-        _stop(survivors)
+            children.append(Child(pid, worker, opened, freeze_s=place.lease.total_seconds() * 1.7))
+        wait_for(children, lambda child: child.is_free)
+        time.sleep(one.linger)
+        for child in children:
+            child.stop()
+        wait_for(children, lambda child: child.status is not None, within=STOP_WITHIN_S)
     finally:
-        _end(children)
-    for worker, child in zip(one.workers, children, strict=True):
-        _judge(worker, child, place, result, where)
-
-
-def _await_deaths(victims: Sequence[_Child]) -> None:
-    while any(child.status is None for child in victims):
-        for child in victims:
-            _reap(child)
-            if child.status is None and _is_time(child):
-                child.in_time = False
-                os.kill(child.pid, signal.SIGKILL)
-                _, child.status = os.waitpid(child.pid, 0)
-        time.sleep(0.001)
-
-
-def _is_time(child: _Child) -> bool:
-    assert child.kill is not None
-    now = time.monotonic()
-    if child.dies_at is None and (child.kill.at_birth or _has_opened(child)):
-        child.dies_at = now + child.kill.after
-    return child.dies_at is not None and now >= child.dies_at
-
-
-def _has_opened(child: _Child) -> bool:
-    try:
-        return os.read(child.opened, 1) == b"."
-    except BlockingIOError:
-        return False
-
-
-def _stop(survivors: Sequence[_Child]) -> None:
-    until = time.monotonic() + STOP_WITHIN_S
-    for child in survivors:
-        _reap(child)
-        if child.status is None:
-            os.kill(child.pid, signal.SIGTERM)
-    while any(child.status is None for child in survivors) and time.monotonic() < until:
-        for child in survivors:
-            _reap(child)
-        time.sleep(0.001)
-
-
-def _end(children: Sequence[_Child]) -> None:
-    """Whoever is still there when the round is over, or was interrupted, is killed; its status stays None."""
+        for child in children:
+            child.end()
     for child in children:
-        if child.status is None:
-            os.kill(child.pid, signal.SIGKILL)
-            os.waitpid(child.pid, 0)
-        if child.opened >= 0:
-            os.close(child.opened)
+        _judge(child, place, result, where)
 
 
-def _reap(child: _Child) -> None:
-    if child.status is None:
-        pid, status = os.waitpid(child.pid, os.WNOHANG)
-        child.status = status if pid else None
-
-
-def _judge(worker: Worker, child: _Child, place: Place, result: Result, where: str) -> None:
-    part, kill, status = worker.part.value, worker.kill, child.status
+def _judge(child: Child, place: Place, result: Result, where: str) -> None:
+    part, kill, status = child.worker.part.value, child.worker.kill, child.status
+    result.frozen += child.was_frozen
     if status is None:
         result.problems.append(f"{where}: {part} did not stop within {STOP_WITHIN_S:.0f} s")
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and kill is not None:
@@ -187,14 +130,11 @@ def _judge(worker: Worker, child: _Child, place: Place, result: Result, where: s
 
 
 def _inspected(place: Place, plan: Plan, result: Result) -> bool:
-    child = _Child(fork(partial(inspect, place, plan.threads), place))
-    until = time.monotonic() + DRAIN_WITHIN_S
+    child = Child(fork(partial(inspect, place, plan.threads), place), Worker(Part.DRAIN))
     try:
-        while child.status is None and time.monotonic() < until:
-            _reap(child)
-            time.sleep(0.002)
+        wait_for([child], lambda child: child.status is not None, within=DRAIN_WITHIN_S)
     finally:
-        _end([child])
+        child.end()
     if child.status is None:
         result.problems.append(f"inspection: not drained within {DRAIN_WITHIN_S:.0f} s")
     elif child.status != 0:

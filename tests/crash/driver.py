@@ -37,6 +37,7 @@ class Report:
     kills: Counter[str] = field(default_factory=Counter)
     cycles: int = 0
     finished: int = 0
+    frozen: int = 0
     acknowledged: int = 0
     heard: int = 0
     seconds: float = 0.0
@@ -47,6 +48,7 @@ class Report:
         self.kills += result.kills
         self.cycles += 1
         self.finished += result.finished
+        self.frozen += result.frozen
         self.acknowledged += result.acknowledged
         self.heard += result.heard
         if result.problems:
@@ -59,6 +61,7 @@ class Report:
             "killsByPoint": dict(sorted(self.kills.items())),
             "cycles": self.cycles,
             "finishedBeforeTheirKill": self.finished,
+            "frozenForAWhile": self.frozen,
             "acknowledgedCalls": self.acknowledged,
             "webhooksAndAlerts": self.heard,
             "seconds": round(self.seconds, 1),

@@ -1,7 +1,8 @@
 """What happens in a cycle, out of its seed alone. Pure.
 
 A cycle is a fresh file, some rounds in which workers are killed, and one inspection at the end. In each round some
-workers run side by side; the victims among them are killed at a moment or at a point, the others are stopped.
+workers run side by side; the victims among them are killed at a moment or at a point, the others are stopped. Some of
+the others stand still meanwhile, as a process does whose machine is suspended.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Moment:
     """At the ``nth`` pass of a point, and after so many seconds at the latest; without a point just then.
 
     The seconds count from when the worker has opened the file, or from its birth where ``at_birth`` is set.
@@ -76,16 +77,17 @@ class Kill:
     nth: int = 1
     at_birth: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.point} #{self.nth}" if self.point else f"after {self.after * 1000:.0f} ms"
-
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """``kill`` None: it is stopped once the victims of its round are dead."""
+    """``kill`` None: it is stopped once the victims of its round are dead.
+
+    ``freeze``: when it stands still for longer than its leases hold, and then goes on as if nothing had been.
+    """
 
     part: Part
-    kill: Kill | None = None
+    kill: Moment | None = None
+    freeze: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def small_plan(point: str, nth: int, now: datetime) -> Plan:
     """A scenario that ends by itself, killed at one exact point: walk ``nth`` until nobody dies."""
     chance = random.Random("afterturn crash scenario")
     threads = tuple(_thread(chance, number, now, turns=2) for number in range(3))
-    killed = Worker(Part.SCENARIO, Kill(after=20.0, point=point, nth=nth))
+    killed = Worker(Part.SCENARIO, Moment(after=20.0, point=point, nth=nth))
     return Plan(
         threads=threads,
         dialogues=(),
@@ -168,7 +170,7 @@ def _round(chance: random.Random, steps: int) -> Round:
     case = chance.choice(_CASES)
     twins = sum(part is Part.SETTLE for part, _ in case) > 1
     return Round(
-        workers=tuple(Worker(part, _kill(chance, part) if dies else None) for part, dies in case),
+        workers=tuple(_worker(chance, part, dies=dies) for part, dies in case),
         steps=steps,
         linger=chance.uniform(0, 0.05),
         # Two settlers that gave up on different calls would settle one conversation out of order.
@@ -176,14 +178,20 @@ def _round(chance: random.Random, steps: int) -> Round:
     )
 
 
-def _kill(chance: random.Random, part: Part) -> Kill:
+def _worker(chance: random.Random, part: Part, *, dies: bool) -> Worker:
+    if dies:
+        return Worker(part, kill=_moment(chance, part))
+    return Worker(part, freeze=_moment(chance, part) if chance.random() < 0.25 else None)
+
+
+def _moment(chance: random.Random, part: Part) -> Moment:
     drawn = chance.random()
     if drawn < 0.1:
-        return Kill(after=chance.uniform(0, 0.04), at_birth=True)
+        return Moment(after=chance.uniform(0, 0.04), at_birth=True)
     if drawn < 0.4:
-        return Kill(after=chance.choice((chance.uniform(0, 0.05), chance.uniform(0.03, 0.25))))
+        return Moment(after=chance.choice((chance.uniform(0, 0.05), chance.uniform(0.03, 0.25))))
     nth = 1 + min(int(chance.expovariate(1 / 4)), 40)
-    return Kill(after=0.3, point=chance.choice(POINTS_OF[part.value]), nth=nth)
+    return Moment(after=0.3, point=chance.choice(POINTS_OF[part.value]), nth=nth)
 
 
 def _thread(chance: random.Random, number: int, now: datetime, turns: int | None = None) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""Points at which a worker kills itself: passes of a named place in the code are counted, and the n-th is the last.
+"""Points at which a worker kills or freezes itself: passes of a named place in the code are counted up to the n-th.
 
 Everything here patches the process that it runs in, which therefore has to be one that is thrown away.
 """
@@ -61,12 +61,12 @@ POINTS_OF: dict[str, tuple[str, ...]] = {
 _STATEMENTS = ("INSERT", "UPDATE", "DELETE", "CREATE")
 _passes: Counter[str] = Counter()
 _lock = threading.Lock()
-_target: tuple[str, int] | None = None
+_target: tuple[str, int, signal.Signals] | None = None
 _checkpoint: int | None = None
 
 
-def arm(point: str, nth: int) -> None:
-    """Kill this process at the ``nth`` pass of a point."""
+def arm(point: str, nth: int, ending: signal.Signals = signal.SIGKILL) -> None:
+    """Kill this process at the ``nth`` pass of a point, or stop it there with SIGSTOP."""
     global _target  # noqa: PLW0603 - there is one death a process
     name, _, when = point.partition(":")
     if point in SQL:
@@ -74,7 +74,7 @@ def arm(point: str, nth: int) -> None:
     else:
         owner, attribute = locate(name)
         setattr(owner, attribute, _watched(getattr(owner, attribute), name, when))
-    _target = (point, nth)
+    _target = (point, nth, ending)
 
 
 def locate(name: str) -> tuple[Any, str]:
@@ -101,7 +101,7 @@ def passed(point: str) -> None:
     with _lock:
         _passes[point] += 1
         if _passes[point] == _target[1]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _target[2])
 
 
 def _watched(function: Callable[..., Any], name: str, when: str) -> Callable[..., Any]:

@@ -27,20 +27,20 @@ def listen() -> socket.socket:
 
 
 def start(listener: socket.socket, base: Path) -> int:
-    """Fork the receiver; returns its process id. It writes into the folders under ``base``."""
+    """Fork the receiver; returns its process id. It writes into the folders under ``base``, and outlives no parent."""
+    parent = os.getpid()
     if pid := os.fork():
         return pid
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        asyncio.run(_serve(listener, base))
+        asyncio.run(_serve(listener, base, parent))
     finally:
         os._exit(1)
 
 
-async def _serve(listener: socket.socket, base: Path) -> None:
+async def _serve(listener: socket.socket, base: Path, parent: int) -> None:
     counts: Counter[str] = Counter()
-    ended = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -57,7 +57,8 @@ async def _serve(listener: socket.socket, base: Path) -> None:
         writer.close()
 
     async with await asyncio.start_server(take, sock=listener):
-        await ended.wait()
+        while os.getppid() == parent:  # noqa: ASYNC110 - the life of another process is no event
+            await asyncio.sleep(0.5)
 
 
 def _parse(head: str) -> tuple[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import SecretStr
 from tests.crash import points
-from tests.crash.plan import Kill, Part, Step, Verb
+from tests.crash.plan import Part, Step, Verb, Worker
 from tests.crash.reactions import SECRET, make_app
 
 from afterturn import Backbone, Settings, Turn
@@ -69,7 +69,7 @@ async def opened(place: Place) -> AsyncIterator[Backbone]:
         yield backbone
 
 
-def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, kill: Kill | None = None) -> int:
+def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, worker: Worker | None = None) -> int:
     """Fork a worker; returns its process id. It exits with 0 once its work is done or SIGTERM has stopped it."""
     if pid := os.fork():
         return pid
@@ -82,8 +82,7 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, kill: Kill
         os.dup2(log, 1)
         os.dup2(log, 2)
         points.watch_connections(place.checkpoint)
-        if kill is not None and kill.point is not None:
-            points.arm(kill.point, kill.nth)
+        _arm(worker)
         asyncio.run(work())
         os._exit(0)
     except BaseException:
@@ -91,6 +90,14 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, kill: Kill
     finally:
         sys.stderr.flush()
         os._exit(CRASHED)
+
+
+def _arm(worker: Worker | None) -> None:
+    if worker is None:
+        return
+    for moment, ending in ((worker.kill, signal.SIGKILL), (worker.freeze, signal.SIGSTOP)):
+        if moment is not None and moment.point is not None:
+            points.arm(moment.point, moment.nth, ending)
 
 
 async def work(part: Part, place: Place, threads: Sequence[Sequence[Step]], opened_file: int) -> None:
