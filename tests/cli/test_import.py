@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from tests.cli.command import call, execute, interrupt, line, message, query, run, start, turn, wait_for, write_lines
 
+from afterturn.errors import InvalidInput
+from afterturn.importers import Reader
+
 
 def test_a_second_import_adds_nothing(db: Path, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "chats.jsonl", [line(f"c-{number}", messages=5) for number in range(40)])
@@ -103,6 +106,26 @@ def test_a_packed_file_that_was_cut_gives_what_it_holds(db: Path, tmp_path: Path
     assert done.code == 1
     assert len(done.json["bad"]) == 1
     assert 0 < done.json["conversations"]["new"] < 200
+
+
+@pytest.mark.parametrize(("after", "code"), [(3, 1), (0, 2)])
+def test_a_file_that_cannot_be_read_on_gives_what_came_before(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, code: int
+) -> None:
+    read_on = Reader.__next__
+    left = iter(range(after))
+
+    def fail(self: Reader) -> object:
+        if next(left, None) is None:
+            raise InvalidInput("c.jsonl: Input/output error")
+        return read_on(self)
+
+    monkeypatch.setattr(Reader, "__next__", fail)
+    done = call("import", write_lines(tmp_path / "c.jsonl", [line(f"c-{number}") for number in range(9)]), "--json")
+    assert done.code == code
+    assert "error: c.jsonl: Input/output error" in done.err
+    assert done.json["conversations"]["new"] == after
+    assert query(db, "SELECT count(*) FROM conversations") == [(after,)]
 
 
 def test_one_conversation_in_many_lines_stays_in_order(db: Path, tmp_path: Path) -> None:

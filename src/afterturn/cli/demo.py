@@ -104,9 +104,9 @@ def _print_work(tally: Tally, consumers: Sequence[str], settling: float, reactin
     print()
     print(
         f"{count(tally.conversations, 'conversation')}, {count(tally.turns, 'turn')}, "
-        f"{count(tally.messages, 'message')} settled in {settling:.1f} s, each turn durable before the next step"
+        f"{count(tally.messages, 'message')} settled in {settling:.1f} s"
     )
-    print(f"{', '.join(consumers)} ran over all of them in {reacting:.1f} s (quiet periods skipped)")
+    print(f"{', '.join(consumers)} ran over all of them in {reacting:.1f} s")
 
 
 def _print_head(title: str) -> None:

@@ -23,7 +23,7 @@ from afterturn.cli.options import AppName, Db, Json, LogLevel, app_of, cli_setti
 from afterturn.cli.output import cell, count, facts, note, write_json
 from afterturn.clock import to_text
 from afterturn.config import Settings
-from afterturn.errors import AfterturnError, InvalidInput, StoreError
+from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.importers import BadRecord, Reader, read
 from afterturn.model import Turn, parse
 from afterturn.settle import Receipt
@@ -77,7 +77,9 @@ def import_(
     if problem is not None:
         note(f"error: {problem}")
         note("What was counted above is in. Running the import again goes on where it ended.")
-        raise typer.Exit(exit_of(problem))
+        # What ends in the middle of a file is not what exit code 2 says: that nothing was written.
+        cut_off = isinstance(problem, InvalidInput) and tally.conversations
+        raise typer.Exit(Exit.FAILED if cut_off else exit_of(problem))
     if interrupted:
         note("Stopped. What was counted above is in; running the import again goes on where it ended.")
         raise typer.Exit(Exit.INTERRUPTED)
@@ -109,7 +111,7 @@ async def _import(
             try:
                 async with _progress(reader, loader.tally):
                     await loading
-            except* (StoreError, InvalidInput) as group:
+            except* AfterturnError as group:
                 problem = _first(group)
             except* asyncio.CancelledError:
                 pass
