@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import from_json
+
 from afterturn.clock import from_text, to_text
 from afterturn.model import (
     Attachment,
@@ -41,9 +43,15 @@ _DIRECTIONS = {direction.value: direction for direction in Direction}
 _ROLES = {role.value: role for role in Role}
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+from_dump = from_json
+"""The inverse of :func:`to_dump`: five times faster than the standard library's, and there are four stamps a row."""
+
+
 def to_dump(value: object) -> str:
     """Compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encode(value)
 
 
 def time_or_none(text: str | None) -> datetime | None:
@@ -61,7 +69,7 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
         channel=_CHANNELS[row[1]],
         property_id=row[2],
         type=row[3],
-        participants=tuple(json.loads(row[4])),
+        participants=tuple(from_dump(row[4])),
         status=Status(row[5]),
         synthetic=bool(row[6]),
         gauntlet=bool(row[7]),
@@ -96,7 +104,7 @@ def stamp(row: tuple[Any, ...]) -> StoredStamp:
         StoredStamp,
         through=time_or_none(row[2]),
         at=time_or_none(row[3]),
-        data=json.loads(row[4]),
+        data=from_dump(row[4]),
         failed_through=time_or_none(row[5]),
         error=row[6],
     )
@@ -113,7 +121,7 @@ def message(row: tuple[Any, ...]) -> Message:
         provider_id=row[5],
         attachments=()
         if row[6] == "[]"
-        else tuple(Attachment.model_validate(attachment) for attachment in json.loads(row[6])),
+        else tuple(Attachment.model_validate(attachment) for attachment in from_dump(row[6])),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -113,7 +112,7 @@ def claim(connection: sqlite3.Connection, name: str, key: str, value: JsonValue)
         (name, key, rows.to_dump(value)),
     )
     (taken,) = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (name, key)).fetchone()
-    found: JsonValue = json.loads(taken)
+    found: JsonValue = rows.from_dump(taken)
     return found
 
 

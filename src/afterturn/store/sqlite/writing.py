@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -175,7 +174,7 @@ def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta)
     property_id = rules.merge_property(head.property_id, given.property_id)
     participants = head.participants
     if given.participants:
-        participants = rows.to_dump(rules.merge_participants(tuple(json.loads(participants)), given.participants))
+        participants = rows.to_dump(rules.merge_participants(tuple(rows.from_dump(participants)), given.participants))
     if property_id != head.property_id or participants != head.participants:
         connection.execute(
             "UPDATE conversations SET property_id = ?, participants = ? WHERE id = ?",
