@@ -42,14 +42,14 @@ class Inbox:
         reader = _Merged(self._store, _ranges(query, since, until), start.after if start else None)
         rows: list[Row] = []
         scanned = 0
-        last: RecencyKey | None = None
+        last: Conversation | None = None
         unseen = 0
         while len(rows) < query.limit and scanned < query.budget:
             wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
             batch = await reader.read(wanted)
             for place, conversation in enumerate(batch, 1):
                 scanned += 1
-                last = key_of(conversation)
+                last = conversation
                 row = row_of(conversation, registrations)
                 if matches(row, query):
                     rows.append(row)
@@ -61,7 +61,7 @@ class Inbox:
         # The place is that of the last row looked at: rows between it and the last one returned did not match.
         assert last is not None
         more = unseen > 0 or len(rows) < query.limit or bool(await reader.read(1))
-        next_cursor = encode(Cursor(last, since), fingerprint) if more else None
+        next_cursor = encode(Cursor(key_of(last), since), fingerprint) if more else None
         return Page(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
 
     async def row(self, conversation_id: str) -> Row | None:
@@ -128,7 +128,8 @@ class _Merged:
             heads = [part for part in self._parts if part.rows]
             if not heads:
                 break
-            newest = max(heads, key=lambda part: key_of(part.rows[0])).rows.popleft()
+            head = heads[0] if len(heads) == 1 else max(heads, key=lambda part: key_of(part.rows[0]))
+            newest = head.rows.popleft()
             if newest.id not in self._seen:
                 self._seen.add(newest.id)
                 rows.append(newest)
