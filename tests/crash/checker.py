@@ -107,6 +107,12 @@ def _ledger(outcome: Outcome) -> Iterator[str]:
     yield from (f"left over: {one}" for one in outcome.left)
 
 
+def _path(outcome: Outcome) -> Iterator[str]:
+    """The stream alone brings every turn to every consumer; the sweep is for dead letters."""
+    if not outcome.dead_letters:
+        yield from (f"only the sweep brought {one}" for one in outcome.swept)
+
+
 def _work_orders(outcome: Outcome) -> Iterator[str]:
     """Each cause has one work order, and there are exactly those that a clean run would write."""
     for what, count in Counter(order.id for order in outcome.orders).items():
@@ -122,8 +128,6 @@ def _work_orders(outcome: Outcome) -> Iterator[str]:
 def _webhooks(outcome: Outcome) -> Iterator[str]:
     """An id has one content; each settled inbound message stands in exactly one package, and nothing else does."""
     yield from _one_content(outcome, "package")
-    if not outcome.packages:
-        return
     packages = defaultdict(set)
     for heard in outcome.heard:
         if heard.kind == "package":
@@ -172,6 +176,7 @@ CHECKS: dict[str, Callable[[Outcome], Iterator[str]]] = {
     "stamped": _stamped,
     "same outcome": _outcome,
     "ledger": _ledger,
+    "path": _path,
     "work orders": _work_orders,
     "webhooks": _webhooks,
     "alerts": _alerts,

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from tests.crash.checker import broken
 from tests.crash.children import Child, wait_for
-from tests.crash.inspection import OUTCOME, acknowledged, inspect
+from tests.crash.inspection import OUTCOME, acknowledged, inspect, left_over
 from tests.crash.outcome import Acknowledged, Outcome
 from tests.crash.plan import Part, Plan, Round, Step, Verb, Worker, released
-from tests.crash.workers import CRASHED, DIALOGUES, LOG, Place, fork, work
+from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, Place, fork, work
 
 MOMENT = "a moment"
 STOP_WITHIN_S = 20.0
@@ -136,7 +136,8 @@ def _inspected(place: Place, plan: Plan, result: Result) -> bool:
     finally:
         child.end()
     if child.status is None:
-        result.problems.append(f"inspection: not drained within {DRAIN_WITHIN_S:.0f} s")
+        left = "; ".join(left_over(place.folder / DATABASE))
+        result.problems.append(f"inspection: not drained within {DRAIN_WITHIN_S:.0f} s; left: {left}\n  {_tail(place)}")
     elif child.status != 0:
         result.problems.append(f"inspection: {_tail(place)}")
     return child.status == 0

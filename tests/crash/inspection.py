@@ -24,10 +24,11 @@ from tests.crash.outcome import (
 from tests.crash.plan import Step
 from tests.crash.reactions import clean_run, make_app, registry_of
 from tests.crash.receiver import HEARD
-from tests.crash.workers import ACKNOWLEDGED, Place, imported, opened
+from tests.crash.workers import ACKNOWLEDGED, DATABASE, Place, imported, opened
 
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
+from afterturn.ledger.debts import Debt
 from afterturn.store.reads import every
 
 OUTCOME = "outcome.pickle"
@@ -37,6 +38,7 @@ _ALL = 1_000_000
 async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
     """Write the outcome into the cycle's folder."""
     async with opened(place) as backbone:
+        swept = _watch_sweeps(backbone)
         left = await backbone.drain(eager=True)
         audit = await backbone.ledger.audit(grace=timedelta(0))
         registry = registry_of(make_app(), place.settings())
@@ -63,9 +65,39 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
         left=tuple(
             f"{count} {what}" for what, count in (("streamed", left.streamed), ("waiting", left.waiting)) if count
         ),
-        integrity=_integrity(place.folder / "crash.db"),
+        swept=tuple(swept),
+        dead_letters=left.dead,
+        integrity=_integrity(place.folder / DATABASE),
     )
     (place.folder / OUTCOME).write_bytes(pickle.dumps(outcome))
+
+
+def left_over(path: Path) -> list[str]:
+    """What a file still holds to be done: for whoever has to find out why it was not done."""
+    connection = sqlite3.connect(path)
+    try:
+        return [
+            f"{table} {dict(zip((column[0] for column in found.description), row, strict=True))}"
+            for table in ("stream", "reactions")
+            for found in [connection.execute(f"SELECT * FROM {table} LIMIT 8")]
+            for row in found
+        ]
+    finally:
+        connection.close()
+
+
+def _watch_sweeps(backbone: Backbone) -> list[str]:
+    """What sweeps catch from now on."""
+    caught: list[str] = []
+    sweep = backbone.ledger.sweep
+
+    async def watched(*args: Any, **kwargs: Any) -> tuple[Debt, ...]:
+        debts = await sweep(*args, **kwargs)
+        caught.extend(f"{debt.conversation.id!r} to {debt.consumer}" for debt in debts)
+        return debts
+
+    backbone.ledger.sweep = watched  # type: ignore[method-assign]
+    return caught
 
 
 def acknowledged(folder: Path) -> list[Acknowledged]:

@@ -84,7 +84,11 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``attempted``: for each conversation, the messages of each single call that was ever planned."""
+    """``attempted``: for each conversation, the messages of each single call that was ever planned.
+
+    ``swept``: what only the sweep of the last drain brought to its consumers. ``dead_letters``: records that workers
+    took five times and died each time.
+    """
 
     acknowledged: tuple[Acknowledged, ...]
     attempted: Mapping[str, tuple[tuple[str, ...], ...]]
@@ -95,5 +99,6 @@ class Outcome:
     heard: tuple[Heard, ...]
     debts: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    swept: tuple[str, ...] = ()
+    dead_letters: int = 0
     integrity: tuple[str, ...] = ("ok",)
-    packages: bool = True

@@ -101,6 +101,7 @@ FAULTS: list[tuple[str, str, Callable[[], Outcome]]] = [
     ("same outcome", "instead of", lambda: thread(stamps=stamps(seen=["m1", "m2", "m1", "m2", "m3", "m4"]))),
     ("ledger", "owed: topics", lambda: replace(SOUND, debts=("topics owed on 'c1'",))),
     ("ledger", "left over", lambda: replace(SOUND, left=("2 streamed",))),
+    ("path", "only the sweep brought", lambda: replace(SOUND, swept=("'c1' to topics",))),
     ("work orders", "2 times", lambda: replace(SOUND, orders=(ORDER, ORDER))),
     ("work orders", "2 for one cause", lambda: replace(SOUND, orders=(ORDER, replace(ORDER, id="wo-2")))),
     ("work orders", "missing", lambda: replace(SOUND, orders=())),
@@ -127,6 +128,10 @@ def test_a_sound_outcome_breaks_nothing_whatever_was_repeated() -> None:
 def test_a_broken_promise_is_named(promise: str, told: str, corrupt: Callable[[], Outcome]) -> None:
     problems = [one for one in broken(corrupt()) if one.startswith(f"{promise}: ")]
     assert any(told in one for one in problems), problems
+
+
+def test_the_sweep_may_bring_what_a_dead_letter_held() -> None:
+    assert broken(replace(SOUND, swept=("'c1' to topics",), dead_letters=1)) == []
 
 
 def test_every_check_was_seen_to_fail() -> None:

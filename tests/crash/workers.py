@@ -25,6 +25,7 @@ from afterturn import Backbone, Settings, Turn
 from afterturn.importers import ImportedConversation, read
 from afterturn.settle import Receipt
 
+DATABASE = "crash.db"
 ACKNOWLEDGED = "acknowledged.jsonl"
 DIALOGUES = "dialogues.jsonl"
 LOG = "workers.log"
@@ -46,7 +47,7 @@ class Place:
     def settings(self) -> Settings:
         address = f"{self.url}/{self.folder.name}/{self.deaf}"
         return Settings(
-            db=self.folder / "crash.db",
+            db=self.folder / DATABASE,
             lease=self.lease,
             poll=timedelta(milliseconds=40),
             slots=4,
@@ -71,11 +72,15 @@ async def opened(place: Place) -> AsyncIterator[Backbone]:
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, worker: Worker | None = None) -> int:
     """Fork a worker; returns its process id. It exits with 0 once its work is done or SIGTERM has stopped it."""
-    if pid := os.fork():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the child has put away its parent's handler
+    pid = os.fork()
+    if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return pid
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(TOO_LONG_S)
         log = os.open(place.folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
