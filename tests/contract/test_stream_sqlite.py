@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tests.contract.samples import T0
-from tests.contract.stream import RedriveContract, StreamContract, event, receive
+from tests.contract.stream import VISIBLE, RedriveContract, StreamContract, event, publish, receive
 from tests.contract.stream_machine import StreamMachine
 
 from afterturn.errors import StreamUnavailable
@@ -57,10 +57,26 @@ class TestSqliteStream(StreamContract):
         """As the port says, whatever the cause: the emitter leaves the event to the sweep."""
         with Database.open(tmp_path / "own.db") as database:
             stream = SqliteStream(database, clock)
-        with pytest.raises(StreamUnavailable, match="closed"):
             await stream.publish(event("a", 1))
-        with pytest.raises(StreamUnavailable):
-            await receive(stream, queue=Queue.DIRECT)
+            (delivery,) = await receive(stream)
+        for call in (
+            stream.publish(event("a", 1)),
+            stream.receive(Queue.MAIN, limit=1, visibility=VISIBLE),
+            stream.ack([delivery.receipt]),
+            stream.release([delivery.receipt], after=VISIBLE),
+            stream.bury(delivery, reason="told"),
+            stream.dead_letters(limit=1),
+            stream.redrive(["1"]),
+            stream.depth(),
+        ):
+            with pytest.raises(StreamUnavailable, match="closed"):
+                await call
+
+    async def test_a_second_emission_of_what_waits_is_the_same_record(self, stream: Stream) -> None:
+        """One more would change nothing."""
+        await publish(stream, "a@1")
+        await publish(stream, "a@1", emission="sweep-1")
+        assert (await stream.depth()).main == 1
 
 
 class TestSqliteRedrive(RedriveContract):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.contract.samples import at
 from tests.contract.stream import event
 
-from afterturn.bridge.plan import backoff, plan
+from afterturn.bridge.plan import backoff, held_up, plan
 from afterturn.model import FlushMode
 from afterturn.reactions.engine import Signal
 from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Receipt
@@ -116,9 +116,33 @@ def test_a_batch_says_what_its_events_say(told: list[tuple[str, int, bool]]) -> 
         assert signal.immediate == any(now for _, now in own)
 
 
-def test_backoff_grows_from_seconds_to_hours_and_outlasts_half_a_day() -> None:
-    waits = [backoff(receives) for receives in range(1, MAX_RECEIVES + 1)]
+def test_backoff_grows_from_seconds_to_hours_and_the_last_receive_comes_after_half_a_day() -> None:
+    waits = [backoff(receives) for receives in range(1, MAX_RECEIVES)]
     assert waits == sorted(set(waits))
     assert waits[0] <= timedelta(seconds=10)
+    assert max(waits) <= timedelta(hours=12), "SQS hides a record no longer"
     assert sum(waits, timedelta(0)) > timedelta(hours=12)
-    assert backoff(99) == waits[-1]
+
+
+def test_after_the_last_receive_there_is_nothing_to_wait_for() -> None:
+    assert backoff(MAX_RECEIVES) == backoff(MAX_RECEIVES + 9) == timedelta(0)
+
+
+def test_what_stands_behind_a_failed_record_of_its_group_is_held_up() -> None:
+    """F23: m1(A) m2(A, fails) m3(B) m4(A): m2 and m4 go back; B goes on."""
+    m1, m2, m3, m4 = (of(n, c, n) for n, c in ((1, "A"), (2, "A"), (3, "B"), (4, "A")))
+    assert held_up([m1, m2, m3, m4], [m2]) == [m2, m4]
+    assert held_up([m1, m2, m3, m4], []) == []
+
+
+def test_a_direct_group_is_held_up_for_its_consumer_alone() -> None:
+    body = event("A", 1).to_json()
+    first, other, second = (
+        delivery(n, body, group="A", consumer=name) for n, name in ((1, "topics"), (2, "grade"), (3, "topics"))
+    )
+    assert held_up([first, other, second], [first]) == [first, second]
+
+
+def test_a_record_without_a_group_is_odd() -> None:
+    todo = plan([delivery(1, event("c1", 1).to_json(), group="")], CONSUMERS)
+    assert [reason for _, reason in todo.invalid] == ["the record has no message group"]

@@ -6,12 +6,15 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.errors import StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
-from afterturn.sqlite.database import Database
+from afterturn.sqlite.database import Database, Unit
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
+
+T = TypeVar("T")
 
 _AT_ONCE = to_text(EPOCH)
 """Visible whatever the clock of the reader says: emitter and reader need not agree on the time."""
@@ -36,21 +39,19 @@ class SqliteStream:
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
         """Append an event, unless it waits already: then one more emission of it would change nothing."""
         now = self._clock()
-        with _unavailable():
-            await self._database.write(
-                lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _NOBODY)
-            )
+        await self._write(
+            lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _NOBODY)
+        )
         self._on_publish()
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         now = self._clock()
-        with _unavailable():
-            if not await self._database.read(lambda c: _next(c, queue, now, 1)):
-                return ()
-            return await self._database.write(lambda c: _receive(c, queue, limit, now, now + visibility))
+        if not await self._read(lambda c: _next(c, queue, now, 1)):
+            return ()
+        return await self._write(lambda c: _receive(c, queue, limit, now, now + visibility))
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
-        await self._database.write(lambda c: ack(c, receipts))
+        await self._write(lambda c: ack(c, receipts))
 
     async def release(self, receipts: Sequence[Receipt], *, after: timedelta) -> None:
         visible_at = to_text(self._clock() + after)
@@ -62,11 +63,11 @@ class SqliteStream:
                     (visible_at, *_parse(receipt)),
                 )
 
-        await self._database.write(unit)
+        await self._write(unit)
 
     async def bury(self, delivery: Delivery, *, reason: str) -> None:
         now = self._clock()
-        await self._database.write(lambda c: _bury(c, delivery.receipt, reason, now))
+        await self._write(lambda c: _bury(c, delivery.receipt, reason, now))
 
     async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
         def unit(connection: sqlite3.Connection) -> list[DeadLetter]:
@@ -90,7 +91,7 @@ class SqliteStream:
                 for row in found
             ]
 
-        return await self._database.read(unit)
+        return await self._read(unit)
 
     async def redrive(self, ids: Sequence[str]) -> int:
         now = self._clock()
@@ -107,7 +108,7 @@ class SqliteStream:
                     moved += 1
             return moved
 
-        moved = await self._database.write(unit)
+        moved = await self._write(unit)
         self._on_publish()
         return moved
 
@@ -121,7 +122,15 @@ class SqliteStream:
             oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
             return Depth(main=main, direct=direct, dead=dead, oldest=None if oldest is None else from_text(oldest))
 
-        return await self._database.read(unit)
+        return await self._read(unit)
+
+    async def _write(self, unit: Unit[T]) -> T:
+        with _unavailable():
+            return await self._database.write(unit)
+
+    async def _read(self, unit: Unit[T]) -> T:
+        with _unavailable():
+            return await self._database.read(unit)
 
 
 @contextmanager
