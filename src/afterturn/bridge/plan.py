@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from afterturn.errors import InvalidEvent
 from afterturn.event import TurnSettled, read_event
+from afterturn.model import FlushMode
 from afterturn.reactions.engine import Signal
 from afterturn.stream.port import Delivery
 
@@ -49,7 +50,7 @@ def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
         valid.append((delivery, event))
         for consumer in consumers if delivery.consumer is None else (delivery.consumer,):
             key = (consumer, event.conversation_id)
-            signal = Signal(consumer, event.conversation_id, event.occurred_at, event.immediate)
+            signal = Signal(consumer, event.conversation_id, event.occurred_at, event.immediate, event)
             signals[key] = _merged(signals.get(key), signal)
     return Plan(tuple(valid), tuple(invalid), tuple(unknown), tuple(signals.values()))
 
@@ -78,9 +79,9 @@ def backoff(receives: int) -> timedelta:
 def _merged(known: Signal | None, signal: Signal) -> Signal:
     if known is None:
         return signal
-    return Signal(
-        consumer=signal.consumer,
-        conversation_id=signal.conversation_id,
-        occurred_at=max(known.occurred_at, signal.occurred_at),
-        immediate=known.immediate or signal.immediate,
-    )
+    newest = known if known.occurred_at >= signal.occurred_at else signal
+    immediate = known.immediate or signal.immediate
+    event = newest.event
+    if event is not None and immediate and not newest.immediate:
+        event = event.model_copy(update={"flush_mode": FlushMode.IMMEDIATE})
+    return replace(newest, immediate=immediate, event=event)

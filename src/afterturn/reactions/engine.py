@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from afterturn.event import TurnSettled
 from afterturn.stream.port import Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A turn of a conversation has settled, for one consumer. Merged ones carry the newest ``occurred_at``."""
+    """A turn of a conversation has settled, for one consumer. Merged ones carry the newest ``occurred_at``.
+
+    ``event``: of that newest turn, for foreign workflows, which are given all of it.
+    """
 
     consumer: str
     conversation_id: str
     occurred_at: datetime
     immediate: bool = False
+    event: TurnSettled | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 
 from afterturn.clock import parse_duration
 from afterturn.errors import ConfigError
@@ -34,11 +35,32 @@ class Consumer:
     shadow: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A reaction that is a Temporal workflow of its own, written in any language.
+
+    The bridge starts it with each event as a ``signal``; its debounce, retries and effects are its own business.
+    ``max_wait``: set where it stands in the ledger. Then it owes turns as any consumer does, and has to stamp what it
+    has seen, by the activity ``afterturn-stamp`` on the queue ``{lane}-reactions``. Left out, afterturn promises the
+    signal and no more.
+    """
+
+    name: str
+    workflow: str
+    signal: str
+    task_queue: str
+    max_wait: timedelta | None = None
+
+
 class Registry:
-    """The consumers of an app, in the order of their registration."""
+    """The consumers of an app, in the order of their registration.
+
+    Iterating gives those that run here. ``foreign`` ones are only signalled.
+    """
 
     def __init__(self) -> None:
         self._consumers: dict[str, Consumer] = {}
+        self._foreign: dict[str, Foreign] = {}
 
     def add(
         self,
@@ -52,12 +74,7 @@ class Registry:
         shadow: bool = False,
     ) -> Consumer:
         """Register a consumer; raises ConfigError where the declaration makes no sense."""
-        if not _NAME.match(name):
-            raise ConfigError(
-                f"consumer name {name!r}: use 1 to 48 lower-case letters, digits and hyphens, a letter first"
-            )
-        if name in self._consumers:
-            raise ConfigError(f"consumer {name!r} is declared twice")
+        self._check(name)
         if attempts < 1:
             raise ConfigError(f"consumer {name!r}: attempts must be 1 or more")
         try:
@@ -73,16 +90,44 @@ class Registry:
         self._consumers[name] = consumer
         return consumer
 
+    def add_foreign(
+        self, name: str, *, workflow: str, signal: str, task_queue: str, max_wait: str | None = None
+    ) -> Foreign:
+        """Register a workflow of another program; raises ConfigError where the declaration makes no sense."""
+        self._check(name)
+        for key, value in (("workflow", workflow), ("signal", signal), ("task_queue", task_queue)):
+            if not value.strip():
+                raise ConfigError(f"consumer {name!r}: {key} is empty")
+        try:
+            wait = None if max_wait is None else parse_duration(max_wait)
+        except ValueError as error:
+            raise ConfigError(f"consumer {name!r}: {error}") from None
+        foreign = Foreign(name=name, workflow=workflow, signal=signal, task_queue=task_queue, max_wait=wait)
+        self._foreign[name] = foreign
+        return foreign
+
     def extend(self, others: Iterable[Consumer]) -> None:
-        """Take over consumers that were declared elsewhere."""
+        """Take over consumers that were declared elsewhere: those of a registry with its foreign ones."""
         for consumer in others:
-            if consumer.name in self._consumers:
-                raise ConfigError(f"consumer {consumer.name!r} is declared twice")
+            self._check_new(consumer.name)
             self._consumers[consumer.name] = consumer
+        if isinstance(others, Registry):
+            for foreign in others.foreign.values():
+                self._check_new(foreign.name)
+                self._foreign[foreign.name] = foreign
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._consumers)
+
+    @property
+    def foreign(self) -> Mapping[str, Foreign]:
+        return MappingProxyType(self._foreign)
+
+    @property
+    def signalled(self) -> tuple[str, ...]:
+        """The names of all that the bridge has to signal."""
+        return (*self._consumers, *self._foreign)
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers.values())
@@ -99,3 +144,14 @@ class Registry:
         except KeyError:
             known = ", ".join(self._consumers) or "none"
             raise ConfigError(f"no consumer {name!r} is registered (registered: {known})") from None
+
+    def _check(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise ConfigError(
+                f"consumer name {name!r}: use 1 to 48 lower-case letters, digits and hyphens, a letter first"
+            )
+        self._check_new(name)
+
+    def _check_new(self, name: str) -> None:
+        if name in self._consumers or name in self._foreign:
+            raise ConfigError(f"consumer {name!r} is declared twice")
