@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 T = TypeVar("T")
@@ -45,3 +46,9 @@ class AsyncMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         with self._stack:
             self.close()
+
+
+def long_runs(examples: int, steps: int) -> settings:
+    """Settings of a machine: so many examples in a usual run, twenty times as many in a search for new ones."""
+    profile = settings()
+    return settings(max_examples=examples if profile.derandomize else examples * 20, stateful_step_count=steps)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import settings
 from tests.contract.inbox.machine import InboxMachine
 from tests.contract.inbox.pages import FilterContract, PageContract, clock, inbox
-from tests.contract.machines import fast_folder
+from tests.contract.machines import fast_folder, long_runs
 
 from afterturn.sqlite.database import Database
 from afterturn.store.port import Store
@@ -42,4 +41,4 @@ class SqliteInboxMachine(InboxMachine):
 
 
 TestSqliteInboxMachine = SqliteInboxMachine.TestCase
-TestSqliteInboxMachine.settings = settings(max_examples=60, stateful_step_count=50)
+TestSqliteInboxMachine.settings = long_runs(60, 50)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from tests.contract.machines import long_runs
 from tests.contract.samples import T0
 from tests.contract.stream import VISIBLE, RedriveContract, StreamContract, event, publish, receive
 from tests.contract.stream_machine import StreamMachine
@@ -94,4 +94,4 @@ class SqliteStreamMachine(StreamMachine):
 
 
 TestSqliteStreamMachine = SqliteStreamMachine.TestCase
-TestSqliteStreamMachine.settings = settings(max_examples=40, stateful_step_count=40)
+TestSqliteStreamMachine.settings = long_runs(40, 40)
