@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constraints.txt
+EMULATOR := .venv-ministack
 PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist worksteal
 
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
@@ -18,7 +19,7 @@ help: ## List the targets
 demo: $(VENV)/.runtime ## Install, then send a sample of conversations the whole way
 	@$(BIN)/afterturn demo
 
-test: lint ## Everything CI runs: formatting, lint, types, import rules, tests
+test: lint $(VENV)/.emulator ## Everything CI runs: formatting, lint, types, import rules, tests
 	@$(PYTEST)
 
 lint: $(VENV)/.dev ## Everything CI runs but the tests
@@ -42,13 +43,17 @@ crash: $(VENV)/.dev ## A thousand SIGKILLs at random moments, each followed by a
 
 pins: ## Renew constraints.txt from what the newest releases resolve to
 	@rm -rf .pins && $(VENV)/bin/python -m venv .pins && .pins/bin/python -m pip install --quiet --upgrade pip
-	@.pins/bin/python -m pip install --quiet --editable '.[llm]' --group dev hatchling editables
+	@.pins/bin/python -m pip install --quiet --editable '.[aws,llm]' --group dev hatchling editables
 	@sed '/^[^#]/d' constraints.txt > .pins/constraints.txt
 	@.pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools >> .pins/constraints.txt
-	@mv .pins/constraints.txt constraints.txt && rm -rf .pins
+	@mv .pins/constraints.txt constraints.txt
+	@.pins/bin/python -m afterturn.local.ministack .pins/emulator
+	@sed '/^[^#]/d' constraints-emulator.txt > .pins/constraints.txt
+	@.pins/emulator/bin/python -m pip --disable-pip-version-check freeze >> .pins/constraints.txt
+	@mv .pins/constraints.txt constraints-emulator.txt && rm -rf .pins
 
 clean: ## Remove the virtual environment and every cache
-	@rm -rf $(VENV) .pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(EMULATOR) .pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.python:
 	@for python in $(PYTHONS); do \
@@ -68,3 +73,6 @@ $(VENV)/.runtime: $(VENV)/.pip pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@$(INSTALL) --group dev && touch $@
+
+$(VENV)/.emulator: $(VENV)/.dev constraints-emulator.txt
+	@rm -rf $(EMULATOR) && $(BIN)/python -m afterturn.local.ministack $(EMULATOR) constraints-emulator.txt && touch $@

@@ -1,0 +1,70 @@
+"""Clients of AWS services. The driver is loaded when the first one is opened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from afterturn.aws.errors import translated
+from afterturn.errors import MissingExtra
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where AWS is and who asks. What is left out comes from the environment, as with every AWS tool.
+
+    ``endpoint`` is set for an emulator only. ``connect_timeout`` and ``read_timeout`` are in seconds.
+    """
+
+    region: str | None = None
+    endpoint: str | None = None
+    profile: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    connect_timeout: float = 3
+    read_timeout: float = 10
+    connections: int = 64
+    attempts: int = 3
+
+
+def open_session(access: Access) -> Any:
+    """A session: it loads and keeps what clients are made of. Raises MissingExtra where the driver is not installed."""
+    try:
+        from aiobotocore.session import AioSession  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError as error:
+        raise MissingExtra("AWS needs the aws extra: pip install 'afterturn[aws]'") from error
+    return AioSession(profile=access.profile)
+
+
+@asynccontextmanager
+async def open_client(service: str, access: Access, session: Any = None) -> AsyncIterator[Any]:
+    """A client of ``service``, closed when the block ends.
+
+    Raises MissingExtra, and StoreError where region, profile or endpoint make no sense. Wrong credentials show at the
+    first call.
+    """
+    session = session or open_session(access)
+    from aiobotocore.config import AioConfig  # noqa: PLC0415 - see above
+
+    with translated(service):
+        opening = session.create_client(
+            service,
+            region_name=access.region,
+            endpoint_url=access.endpoint,
+            aws_access_key_id=access.access_key,
+            aws_secret_access_key=access.secret_key,
+            config=AioConfig(
+                connect_timeout=access.connect_timeout,
+                read_timeout=access.read_timeout,
+                max_pool_connections=access.connections,
+                retries={"mode": "standard", "total_max_attempts": access.attempts},
+                user_agent_extra="afterturn",
+            ),
+        )
+        client = await opening.__aenter__()
+    try:
+        yield client
+    finally:
+        await opening.__aexit__(None, None, None)

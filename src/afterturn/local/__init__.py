@@ -1,0 +1,1 @@
+"""What the local profile starts on this machine, and stops again."""

@@ -1,0 +1,154 @@
+"""Where a conversation stands in the recency index, pure.
+
+One recency partition takes about 1,000 write units a second, some 500 settles. So the index has a layout:
+
+``single``      one partition, ``CONV_RECENCY``: one query is the newest page
+``monthly``     one for each month, ``CONV_RECENCY#2026-11``: bounds the size of a partition, not its write rate
+``sharded:k``   k of them, ``CONV_RECENCY#s<n>``, by a hash of the id: k times the write rate, k queries for a page
+
+An item can stand only once in an index. So that rows can be in two layouts at once while one is being changed, there
+are two slots, each an index of its own (``conv-recency-index`` and ``conv-recency-index-b``): writers write every
+placement they are given, a reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from afterturn.aws.table import RECENCY, RECENCY_B, Index
+from afterturn.clock import to_text
+from afterturn.errors import ConfigError
+from afterturn.store.dynamodb import keys
+
+PARTITION = "CONV_RECENCY"
+MAX_SHARDS = 256
+
+
+class Kind(StrEnum):
+    SINGLE = "single"
+    MONTHLY = "monthly"
+    SHARDED = "sharded"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are spread over partitions. ``shards`` counts for ``sharded`` only."""
+
+    kind: Kind = Kind.SINGLE
+    shards: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """``single``, ``monthly`` or ``sharded:16``; raises ConfigError."""
+        name, _, number = text.partition(":")
+        if name == Kind.SHARDED and number.isascii() and number.isdecimal() and 2 <= int(number) <= MAX_SHARDS:
+            return cls(Kind.SHARDED, int(number))
+        if name in (Kind.SINGLE, Kind.MONTHLY) and not number:
+            return cls(Kind(name))
+        raise ConfigError(f"{text!r} is no recency layout: single, monthly, or sharded:N with N from 2 to {MAX_SHARDS}")
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.shards}" if self.kind is Kind.SHARDED else str(self.kind)
+
+    def partition(self, at: datetime, conversation_id: str) -> str:
+        """The partition of a row."""
+        if self.kind is Kind.MONTHLY:
+            return f"{PARTITION}#{month_of(at)}"
+        if self.kind is Kind.SHARDED:
+            return f"{PARTITION}#s{_hash(conversation_id) % self.shards}"
+        return PARTITION
+
+    def groups(self, since: datetime | None, until: datetime | None, months: Iterable[str]) -> list[list[str]]:
+        """The partitions that hold a range: every row of a group is newer than every row of the next one.
+
+        ``months``: those that hold rows; needed for ``monthly`` only. Rows of one group have to be merged.
+        """
+        if self.kind is Kind.SHARDED:
+            return [[f"{PARTITION}#s{number}" for number in range(self.shards)]]
+        if self.kind is Kind.SINGLE:
+            return [[PARTITION]]
+        first, last = (None if at is None else month_of(at) for at in (since, until))
+        return [
+            [f"{PARTITION}#{month}"]
+            for month in sorted(months, reverse=True)
+            if (first is None or first <= month) and (last is None or month <= last)
+        ]
+
+
+class Slot(StrEnum):
+    """Which of the two recency indexes."""
+
+    A = "a"
+    B = "b"
+
+    @property
+    def table_index(self) -> Index:
+        return RECENCY if self is Slot.A else RECENCY_B
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A layout in a slot."""
+
+    layout: Layout = Layout()
+    slot: Slot = Slot.A
+
+    @classmethod
+    def parse(cls, text: str) -> Placement:
+        """``sharded:16`` (in slot a) or ``b/sharded:16``."""
+        slot, slash, layout = text.rpartition("/")
+        if slash and slot not in tuple(Slot):
+            raise ConfigError(f"{text!r} names no slot of the recency index: a or b")
+        return cls(Layout.parse(layout), Slot(slot) if slash else Slot.A)
+
+    def __str__(self) -> str:
+        return f"{self.slot}/{self.layout}"
+
+    def keys(self, at: datetime, conversation_id: str) -> dict[str, str]:
+        """The index key attributes of a row."""
+        index = self.slot.table_index
+        return {index.pk: self.layout.partition(at, conversation_id), index.sk: keys.recency(at, conversation_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """Where rows are written, and where they are read.
+
+    Drain before flip: write both, restamp what is old, verify, then read the new one, then write only that.
+    """
+
+    read: Placement = Placement()
+    write: tuple[Placement, ...] = (Placement(),)
+
+    def __post_init__(self) -> None:
+        if self.read not in self.write:
+            raise ConfigError(f"the recency index is read as {self.read}, but not written so: rows would be missed")
+        if len({placement.slot for placement in self.write}) < len(self.write):
+            raise ConfigError("two recency layouts are written into one slot; give the new one the other slot")
+
+    def keys(self, at: datetime, conversation_id: str) -> dict[str, str]:
+        """The index key attributes of a row, for everything that is written."""
+        return {name: value for placement in self.write for name, value in placement.keys(at, conversation_id).items()}
+
+    @property
+    def monthly(self) -> bool:
+        """Whether writers have to record the months that hold rows."""
+        return any(placement.layout.kind is Kind.MONTHLY for placement in self.write)
+
+    @property
+    def indexes(self) -> Sequence[Index]:
+        return [placement.slot.table_index for placement in self.write]
+
+
+def month_of(at: datetime) -> str:
+    """``2026-11``: the start of the time as text, so months sort as their rows do."""
+    return to_text(at)[:7]
+
+
+def _hash(conversation_id: str) -> int:
+    """The same in every process, machine and version."""
+    return int.from_bytes(hashlib.blake2b(conversation_id.encode(), digest_size=8).digest())

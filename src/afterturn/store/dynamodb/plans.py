@@ -1,0 +1,308 @@
+"""What a write changes, decided purely from what was read: the writer's half.
+
+Every plan that adds messages or a turn raises the conversation's revision, and holds only if the revision is still the
+one that was read. Messages are known by records of their own, which must not be there yet. So a plan that was made from
+stale reads fails whole, and is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from afterturn.aws.table import PROPERTY_RECENCY
+from afterturn.clock import to_text
+from afterturn.errors import InvalidRecord
+from afterturn.event import TurnSettled, make_event
+from afterturn.model import Channel, ConversationMeta, Message, Turn
+from afterturn.store import rules
+from afterturn.store.dynamodb import keys, rows
+from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
+from afterturn.store.dynamodb.layout import Placements
+from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, Action, all_of, put, unchanged, update
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the writer has to know of a conversation to add to it.
+
+    ``oldest_unsettled``: the oldest time among messages that no turn has settled yet.
+    """
+
+    channel: Channel
+    property_id: str | None
+    participants: tuple[str, ...]
+    created_at: datetime
+    newest_message_at: datetime | None = None
+    last_message_at: datetime | None = None
+    settled_at: datetime | None = None
+    oldest_unsettled: datetime | None = None
+    message_count: int = 0
+    settled_count: int = 0
+    turn_count: int = 0
+    rev: int | None = None
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> Head:
+        found = rows.conversation(item)
+        return cls(
+            channel=found.channel,
+            property_id=found.property_id,
+            participants=found.participants,
+            created_at=found.created_at,
+            newest_message_at=rows.time_or_none(item.get("newestMessageAt")) or found.last_message_at,
+            last_message_at=found.last_message_at,
+            settled_at=found.settled_at,
+            oldest_unsettled=rows.time_or_none(item.get("oldestUnsettled")),
+            message_count=found.message_count,
+            settled_count=item.get("settledCount") or 0,
+            turn_count=item.get("turnCount") or 0,
+            rev=item.get("rev"),
+        )
+
+    @classmethod
+    def new(cls, meta: ConversationMeta, created_at: datetime) -> Head:
+        return cls(
+            channel=meta.channel,
+            property_id=meta.property_id,
+            participants=meta.participants,
+            created_at=meta.created_at or created_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read before a write: the head, and which of the given messages are stored already."""
+
+    head: Head | None = None
+    by_id: Mapping[str, Plain] = field(default_factory=dict)
+    by_provider: Mapping[str, Plain] = field(default_factory=dict)
+    settled_under_key: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """All of the turn is settled already: as the turn at ``occurred_at``, or as the first one that reaches ``seq``."""
+
+    occurred_at: datetime | None = None
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One transaction, and the head that it leaves. ``row_at``: the recency of the row, where it is written anew."""
+
+    actions: tuple[Action, ...]
+    head: Head
+    row_at: datetime | None = None
+    event: TurnSettled | None = None
+    added: int = 0
+
+
+def plan_settle(turn: Turn, known: Known, placements: Placements, *, now: datetime, emitter: str) -> Plan | Repeat:
+    """The one transaction of a turn."""
+    given = turn.conversation
+    if known.settled_under_key is not None:
+        return Repeat(occurred_at=known.settled_under_key)
+    head = known.head or Head.new(given, min((one.at for one in turn.messages), default=now))
+    arrivals = _arrivals(turn.messages, known, head.message_count)
+    if turn.messages and head.settled_at is not None and arrivals.newest_seq <= head.settled_count:
+        return _repeat(arrivals, known)
+
+    occurred_at = rules.next_occurred_at(turn, head.settled_at, now)
+    newest = rules.newest_message_at(head.newest_message_at, arrivals.messages, now)
+    after = replace(
+        head,
+        property_id=rules.merge_property(head.property_id, given.property_id),
+        participants=rules.merge_participants(head.participants, given.participants),
+        newest_message_at=newest,
+        last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
+        settled_at=occurred_at,
+        oldest_unsettled=None,
+        message_count=arrivals.last_seq,
+        settled_count=arrivals.last_seq,
+        turn_count=head.turn_count + 1,
+        rev=(head.rev or 0) + 1,
+    )
+    row_at = after.last_message_at or after.created_at
+    marks = _counts(after) | {
+        "lastMessageAt": rows.text_or_none(after.last_message_at),
+        "settledAt": to_text(occurred_at),
+        "recordedAt": to_text(now),
+        "settledCount": after.settled_count,
+        "turnCount": after.turn_count,
+        **recency_attributes(given.id, row_at, placements),
+    }
+    oldest = _oldest(head, arrivals.messages)
+    mark = {
+        "kind": "turn",
+        "occurredAt": to_text(occurred_at),
+        "recordedAt": to_text(now),
+        "firstSeq": head.settled_count,
+        "lastSeq": after.settled_count,
+        "oldestAt": rows.text_or_none(oldest),
+        "origin": turn.origin.value,
+        "channel": head.channel.value,
+        "emitter": emitter,
+        "flushMode": turn.flush_mode.value,
+    }
+    actions = [
+        _write_meta(given, known.head, after, marks),
+        put(keys.turn(given.id, occurred_at), mark, IS_NEW),
+        *_message_actions(given.id, arrivals, occurred_at),
+    ]
+    if turn.key is not None:
+        actions.append(put(keys.known_turn(given.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
+    _check_sizes(actions)
+    event = make_event(
+        conversation_id=given.id,
+        property_id=after.property_id,
+        origin=turn.origin,
+        channel=head.channel,
+        emitter=emitter,
+        occurred_at=occurred_at,
+        flush_mode=turn.flush_mode,
+    )
+    return Plan(tuple(actions), after, row_at=row_at, event=event, added=len(arrivals.messages))
+
+
+def plan_save(
+    meta: ConversationMeta, messages: Sequence[Message], known: Known, placements: Placements, *, now: datetime
+) -> Plan | None:
+    """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
+    head = known.head or Head.new(meta, min([now, *(one.at for one in messages)]))
+    arrivals = _arrivals(messages, known, head.message_count)
+    if known.head is not None and not arrivals.messages:
+        return None
+    after = replace(
+        head,
+        newest_message_at=rules.newest_message_at(head.newest_message_at, arrivals.messages, now),
+        oldest_unsettled=_oldest(head, arrivals.messages),
+        message_count=arrivals.last_seq,
+        rev=(head.rev or 0) + 1,
+    )
+    marks = _counts(after)
+    row_at = None
+    if known.head is None:
+        row_at = after.created_at
+        marks |= recency_attributes(meta.id, row_at, placements)
+    actions = (_write_meta(meta, known.head, after, marks), *_message_actions(meta.id, arrivals, None))
+    _check_sizes(actions)
+    return Plan(actions, after, row_at=row_at, added=len(arrivals.messages))
+
+
+def plan_create(meta: ConversationMeta, placements: Placements, *, now: datetime) -> Plan:
+    """A conversation that has nothing but itself."""
+    head = replace(Head.new(meta, now), rev=1)
+    marks = _counts(head) | recency_attributes(meta.id, head.created_at, placements)
+    return Plan((_write_meta(meta, None, head, marks),), head, row_at=head.created_at)
+
+
+def replace_meta(meta: ConversationMeta) -> Action:
+    """Replace what the writer owns of a conversation that is there; its times, counts and stamps stay."""
+    return update(keys.meta(meta.id), rows.meta_attributes(meta), IS_THERE, adds={"rev": 1})
+
+
+def recency_attributes(conversation_id: str, at: datetime, placements: Placements) -> dict[str, str]:
+    """The recency keys of a row: all layouts that are written, and its property's."""
+    return {**placements.keys(at, conversation_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """The messages that are new, in arrival order from ``first_seq``; ``newest_seq``: the newest of all given ones."""
+
+    messages: tuple[Message, ...]
+    first_seq: int
+    newest_seq: int
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.messages) - 1
+
+
+def _arrivals(messages: Sequence[Message], known: Known, message_count: int) -> _Arrivals:
+    by_id = {key: item["seq"] for key, item in known.by_id.items()}
+    by_provider = {key: item["seq"] for key, item in known.by_provider.items()}
+    new: list[Message] = []
+    newest = 0
+    for message in messages:
+        seqs = [by_id.get(message.id), by_provider.get(message.provider_id or "")]
+        seq = max((one for one in seqs if one is not None), default=None)
+        if seq is None:
+            new.append(message)
+            seq = message_count + len(new)
+            by_id[message.id] = seq
+            if message.provider_id is not None:
+                by_provider[message.provider_id] = seq
+        newest = max(newest, seq)
+    return _Arrivals(tuple(new), message_count + 1, newest)
+
+
+def _repeat(arrivals: _Arrivals, known: Known) -> Repeat:
+    for item in (*known.by_id.values(), *known.by_provider.values()):
+        if item["seq"] == arrivals.newest_seq and (turn := rows.time_or_none(item.get("turn"))):
+            return Repeat(occurred_at=turn)
+    return Repeat(seq=arrivals.newest_seq)
+
+
+def _oldest(head: Head, messages: Sequence[Message]) -> datetime | None:
+    return min((at for at in (head.oldest_unsettled, *(one.at for one in messages)) if at is not None), default=None)
+
+
+def _counts(after: Head) -> Plain:
+    return {
+        "newestMessageAt": rows.text_or_none(after.newest_message_at),
+        "oldestUnsettled": rows.text_or_none(after.oldest_unsettled),
+        "messageCount": after.message_count,
+        "rev": after.rev,
+    }
+
+
+def _write_meta(given: ConversationMeta, before: Head | None, after: Head, marks: Plain) -> Action:
+    """A new conversation whole, or the changed attributes of one that is there."""
+    key = keys.meta(given.id)
+    if before is None:
+        item = rows.identity(given.id) | rows.meta_attributes(given) | marks
+        return put(key, item | {"createdAt": to_text(after.created_at)}, IS_NEW)
+    sets = dict(marks)
+    if (after.property_id, after.participants) != (before.property_id, before.participants):
+        merged = rows.meta_attributes(
+            given.model_copy(update={"property_id": after.property_id, "participants": after.participants})
+        )
+        for owned in ("channel", "type", "status", "synthetic", "gauntlet"):
+            del merged[owned]
+        sets |= merged
+    return update(key, sets, all_of(IS_THERE, unchanged("rev", value=before.rev)))
+
+
+def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime | None) -> list[Action]:
+    actions: list[Action] = []
+    for seq, message in enumerate(arrivals.messages, start=arrivals.first_seq):
+        known = {"seq": seq, "turn": rows.text_or_none(turn)}
+        actions += [
+            put(keys.message(conversation_id, message.at, seq, message.id), rows.message_item(message, seq)),
+            put(keys.known_message(conversation_id, message.id), known, IS_NEW),
+        ]
+        if message.provider_id is not None:
+            actions.append(put(keys.known_provider(conversation_id, message.provider_id), known, IS_NEW))
+    return actions
+
+
+def _check_sizes(actions: Sequence[Action]) -> None:
+    """Refuse what AWS would refuse, before anything is sent, and say which message it is."""
+    total = 0
+    for action in actions:
+        size = item_bytes({"PK": action.key[0], "SK": action.key[1], **action.item, **action.sets})
+        total += size
+        if size > MAX_ITEM_BYTES:
+            what = f"messages[id={action.item['id']!r}]" if action.item.get("kind") == "message" else "conversation"
+            raise InvalidRecord(
+                what, f"has {size} bytes with its attachments; DynamoDB holds at most {MAX_ITEM_BYTES} an item"
+            )
+    if total > MAX_TRANSACTION_BYTES:
+        raise InvalidRecord(
+            "messages", f"have {total} bytes; DynamoDB takes at most {MAX_TRANSACTION_BYTES} in one transaction"
+        )

@@ -1,0 +1,162 @@
+"""The reading half of the store.
+
+Reads of one conversation are consistent. The indexes follow the table, usually within milliseconds: a list read right
+after a write may not have it yet. Nobody decides by them: the ledger's grace period is far longer than they lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from afterturn.aws.table import ENTITY, PROPERTY_RECENCY, WORK_ORDER, Index
+from afterturn.clock import to_text
+from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrder
+from afterturn.store.dynamodb import keys, rows
+from afterturn.store.dynamodb.attributes import Plain
+from afterturn.store.dynamodb.layout import Kind, Placement
+from afterturn.store.dynamodb.merge import Source, merge
+from afterturn.store.dynamodb.requests import Query, all_starting
+from afterturn.store.dynamodb.table import Table
+from afterturn.store.port import Range, RecencyKey, Slice
+
+_LARGEST_READ = 500
+
+
+class Reading:
+    def __init__(self, table: Table, placement: Placement) -> None:
+        self._table = table
+        self._placement = placement
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        item = await self._table.get(keys.meta(conversation_id))
+        return None if item is None else rows.conversation(item)
+
+    async def messages(self, conversation_id: str, limit: int | None) -> tuple[Message, ...]:
+        query = Query(keys.conversation(conversation_id), within=all_starting(keys.MESSAGES), newest_first=True)
+        newest_first = [rows.message(item) async for item in self._table.items(query, limit)]
+        return tuple(reversed(newest_first))
+
+    async def turns(self, conversation_id: str, after: datetime | None, limit: int) -> tuple[SettledTurn, ...]:
+        low, high = all_starting(keys.TURNS)
+        if after is not None:
+            low = keys.turn(conversation_id, after)[1] + "$"
+        query = Query(keys.conversation(conversation_id), within=(low, high))
+        found = [item async for item in self._table.items(query, limit)]
+        if not found:
+            return ()
+        meta = await self._table.get(keys.meta(conversation_id), ["propertyId"]) or {}
+        return tuple(rows.turn(item, conversation_id, meta.get("propertyId")) for item in found)
+
+    async def recency(self, part: Range, before: RecencyKey | None, limit: int) -> Slice:
+        """One query for a page of ``single`` and of a property; one for each shard of ``sharded``; one for each month
+        that the page touches, and one for the list of months, of ``monthly``."""
+        window = _Window.of(part, before)
+        if window.is_empty:
+            return Slice(rows=(), exhausted=True)
+        index, groups = await self._partitions(part)
+        sources = [[self._source(index, partition, window) for partition in group] for group in groups]
+        found, exhausted = await merge(sources, limit)
+        return Slice(rows=tuple(rows.conversation(item) for item in found), exhausted=exhausted)
+
+    async def scan(self, after: str | None, limit: int) -> tuple[Conversation, ...]:
+        """Reads the ids of GSI3, then the conversations as they are now."""
+        items: list[Plain] = []
+        while len(items) < limit:
+            query = Query(keys.CONVERSATIONS, index=ENTITY, above=after or None)
+            wanted = limit - len(items)
+            ids = [one[ENTITY.sk] async for one in self._table.items(query, wanted)]
+            found = await self._table.get_many(keys.meta(one) for one in ids)
+            items += [item for one in ids if (item := found.get(keys.meta(one))) is not None]
+            if len(ids) < wanted:
+                break
+            after = ids[-1]
+        return tuple(rows.conversation(item) for item in items)
+
+    async def work_orders(self, conversation_id: str | None, open_only: bool, limit: int) -> tuple[WorkOrder, ...]:
+        if conversation_id is not None:
+            query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
+            own = [rows.work_order(item) async for item in self._table.items(query)]
+            return tuple(sorted((one for one in own if _is_wanted(one, open_only)), key=_by_urgency)[:limit])
+        partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
+        found = [
+            rows.work_order(item)
+            for partition in partitions
+            for item in [one async for one in self._table.items(Query(partition, index=WORK_ORDER), limit)]
+        ]
+        return tuple(sorted(found, key=_by_urgency)[:limit])
+
+    async def counts(self) -> Mapping[str, int]:
+        """Reads every conversation once (not its messages): one read unit for each 4 KB of them. A number to look at
+        now and then, not one to poll."""
+        totals = dict.fromkeys(("conversations", "messages", "turns", "stamps"), 0)
+        after: str | None = None
+        while True:
+            query = Query(keys.CONVERSATIONS, index=ENTITY, above=after)
+            ids = [one[ENTITY.sk] async for one in self._table.items(query, _LARGEST_READ)]
+            found = await self._table.get_many(keys.meta(one) for one in ids)
+            for item in found.values():
+                totals["conversations"] += 1
+                totals["messages"] += item.get("messageCount") or 0
+                totals["turns"] += item.get("turnCount") or 0
+                totals["stamps"] += sum(
+                    1 for name, value in item.items() if name.startswith(rows.STAMP) and value.get("through")
+                )
+            if len(ids) < _LARGEST_READ:
+                break
+            after = ids[-1]
+        return totals | {"openWorkOrders": await self._table.count(Query(keys.OPEN_WORK_ORDERS, index=WORK_ORDER))}
+
+    async def _partitions(self, part: Range) -> tuple[Index, list[list[str]]]:
+        if part.of_property:
+            return PROPERTY_RECENCY, [[keys.of_property(part.property_id)]]
+        layout = self._placement.layout
+        months: list[str] = []
+        if layout.kind is Kind.MONTHLY:
+            months = [item["SK"] async for item in self._table.items(Query(keys.MONTHS))]
+        return self._placement.slot.table_index, layout.groups(part.since, part.until, months)
+
+    def _source(self, index: Index, partition: str, window: _Window) -> Source:
+        query = window.query(index, partition)
+
+        async def fetch(wanted: int, start: object) -> tuple[list[Plain], object]:
+            spare = 1 if start is None and window.has_extra_row else 0
+            found, further = await self._table.query(query, wanted + spare, start)
+            return [item for item in found if window.high is None or item[index.sk] < window.high], further
+
+        return Source(fetch, index.sk)
+
+
+class _Window:
+    """A range as bounds of a sort key: ``low`` inclusive, ``high`` exclusive."""
+
+    def __init__(self, low: str | None, high: str | None, has_extra_row: bool) -> None:
+        self.low = low
+        self.high = high
+        # A key condition with two bounds includes both, so the row of the cursor comes along and is dropped.
+        self.has_extra_row = has_extra_row and low is not None
+
+    @classmethod
+    def of(cls, part: Range, before: RecencyKey | None) -> _Window:
+        cursor = None if before is None else keys.recency(before.at, before.conversation_id)
+        until = None if part.until is None else to_text(part.until)
+        high = min((bound for bound in (cursor, until) if bound is not None), default=None)
+        low = None if part.since is None else to_text(part.since)
+        return cls(low, high, has_extra_row=high is not None and high == cursor)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.low is not None and self.high is not None and self.low >= self.high
+
+    def query(self, index: Index, partition: str) -> Query:
+        if self.low is not None and self.high is not None:
+            return Query(partition, index=index, newest_first=True, within=(self.low, self.high))
+        return Query(partition, index=index, newest_first=True, since=self.low, below=self.high)
+
+
+def _is_wanted(order: WorkOrder, open_only: bool) -> bool:
+    return not open_only or order.status is Status.OPEN
+
+
+def _by_urgency(order: WorkOrder) -> tuple[int, datetime, str]:
+    return order.urgency.rank, order.opened_at, order.id

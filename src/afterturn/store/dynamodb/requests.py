@@ -1,0 +1,194 @@
+"""Requests to the table as data, and their expressions.
+
+Every attribute name goes through a placeholder: hyphens, dots, colons and DynamoDB's 573 reserved words need no
+thought then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from afterturn.aws.table import Index
+from afterturn.store.dynamodb.attributes import Plain, to_value
+from afterturn.store.dynamodb.keys import Key
+
+
+class Terms:
+    """The names and values of one request's expressions; the same name or value has one placeholder."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+
+    def name(self, *path: str) -> str:
+        """A document path, step by step."""
+        return ".".join(self._names.setdefault(step, f"#n{len(self._names)}") for step in path)
+
+    def value(self, value: Any) -> str:
+        for placeholder, known in self._values.items():
+            if type(known) is type(value) and known == value:
+                return placeholder
+        placeholder = f":v{len(self._values)}"
+        self._values[placeholder] = value
+        return placeholder
+
+    def params(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self._names:
+            found["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in self._names.items()}
+        if self._values:
+            found["ExpressionAttributeValues"] = {name: to_value(value) for name, value in self._values.items()}
+        return found
+
+
+Condition = Callable[[Terms], str]
+
+
+def exists(*path: str) -> Condition:
+    return lambda terms: f"attribute_exists({terms.name(*path)})"
+
+
+def missing(*path: str) -> Condition:
+    return lambda terms: f"attribute_not_exists({terms.name(*path)})"
+
+
+def equals(*path: str, value: Any) -> Condition:
+    return lambda terms: f"{terms.name(*path)} = {terms.value(value)}"
+
+
+def unchanged(*path: str, value: Any) -> Condition:
+    """The attribute is as it was read, also where it was not there."""
+    return missing(*path) if value is None else equals(*path, value=value)
+
+
+def all_of(*conditions: Condition) -> Condition:
+    return lambda terms: " AND ".join(condition(terms) for condition in conditions)
+
+
+IS_NEW = missing("PK")
+IS_THERE = exists("PK")
+
+
+class Verb(StrEnum):
+    PUT = "Put"
+    UPDATE = "Update"
+    DELETE = "Delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One write of one item, alone or in a transaction.
+
+    ``item``: what is put. ``sets``: attributes to write, where None removes one. ``adds``: numbers to add.
+    """
+
+    verb: Verb
+    key: Key
+    item: Plain = field(default_factory=dict)
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    adds: Mapping[str, int] = field(default_factory=dict)
+    condition: Condition | None = None
+
+    def params(self, table: str) -> dict[str, Any]:
+        terms = Terms()
+        found: dict[str, Any] = {"TableName": table}
+        if self.verb is Verb.PUT:
+            found["Item"] = {**key_item(self.key), **_item(self.item)}
+        else:
+            found["Key"] = key_item(self.key)
+        if self.verb is Verb.UPDATE:
+            found["UpdateExpression"] = self._update(terms)
+        if self.condition is not None:
+            found["ConditionExpression"] = self.condition(terms)
+        return found | terms.params()
+
+    def _update(self, terms: Terms) -> str:
+        sets = [f"{terms.name(name)} = {terms.value(value)}" for name, value in self.sets.items() if value is not None]
+        sets += [
+            f"{terms.name(name)} = if_not_exists({terms.name(name)}, {terms.value(0)}) + {terms.value(number)}"
+            for name, number in self.adds.items()
+        ]
+        gone = [terms.name(name) for name, value in self.sets.items() if value is None]
+        clauses = [f"SET {', '.join(sets)}"] if sets else []
+        if gone:
+            clauses.append(f"REMOVE {', '.join(gone)}")
+        return " ".join(clauses)
+
+
+def put(key: Key, item: Plain, condition: Condition | None = None) -> Action:
+    return Action(Verb.PUT, key, item=item, condition=condition)
+
+
+def update(
+    key: Key, sets: Mapping[str, Any], condition: Condition | None = None, adds: Mapping[str, int] | None = None
+) -> Action:
+    return Action(Verb.UPDATE, key, sets=sets, adds=adds or {}, condition=condition)
+
+
+def delete(key: Key) -> Action:
+    return Action(Verb.DELETE, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Items of one partition, in the order of their sort keys.
+
+    ``within`` bounds the sort key, both ends inclusive; ``since`` is its lower end alone, ``above`` and ``below``
+    exclude their bound. DynamoDB takes one of these. ``only`` is a filter over attributes that are no key: it narrows
+    the answer, not the read.
+    """
+
+    partition: str
+    index: Index | None = None
+    within: tuple[str, str] | None = None
+    since: str | None = None
+    above: str | None = None
+    below: str | None = None
+    newest_first: bool = False
+    only: Condition | None = None
+    names: Sequence[str] = ()
+
+    def params(self, table: str) -> dict[str, Any]:
+        terms = Terms()
+        pk, sk = (self.index.pk, self.index.sk) if self.index else ("PK", "SK")
+        condition = equals(pk, value=self.partition)(terms)
+        if bound := self._bound(terms, sk):
+            condition += f" AND {bound}"
+        found: dict[str, Any] = {
+            "TableName": table,
+            "KeyConditionExpression": condition,
+            "ScanIndexForward": not self.newest_first,
+        }
+        if self.index:
+            found["IndexName"] = self.index.name
+        else:
+            found["ConsistentRead"] = True
+        if self.only is not None:
+            found["FilterExpression"] = self.only(terms)
+        if self.names:
+            found["ProjectionExpression"] = ", ".join(terms.name(name) for name in self.names)
+        return found | terms.params()
+
+    def _bound(self, terms: Terms, sk: str) -> str:
+        if self.within is not None:
+            return f"{terms.name(sk)} BETWEEN {terms.value(self.within[0])} AND {terms.value(self.within[1])}"
+        for bound, sign in ((self.since, ">="), (self.above, ">"), (self.below, "<")):
+            if bound is not None:
+                return f"{terms.name(sk)} {sign} {terms.value(bound)}"
+        return ""
+
+
+def all_starting(prefix: str) -> tuple[str, str]:
+    """Bounds of a query for every sort key that begins with a prefix, which ends in ``#``; ``$`` is next to it."""
+    return prefix, prefix[:-1] + "$"
+
+
+def key_item(key: Key) -> dict[str, Any]:
+    return {"PK": to_value(key[0]), "SK": to_value(key[1])}
+
+
+def _item(plain: Plain) -> dict[str, Any]:
+    return {name: to_value(value) for name, value in plain.items() if value is not None}

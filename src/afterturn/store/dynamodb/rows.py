@@ -1,0 +1,211 @@
+"""Items as records and back. What afterturn wrote was checked when it was written, so it is not checked again.
+
+Rows of an older table may lack attributes or hold them in another kind or form (a time as a number, an empty text).
+They are read as far as they make sense; the index tools name them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from afterturn.aws.table import ENTITY, PHONE, PROPERTY_RECENCY, WORK_ORDER
+from afterturn.clock import EPOCH, from_text, parse_time, to_text
+from afterturn.model import (
+    Attachment,
+    Channel,
+    Conversation,
+    ConversationMeta,
+    Direction,
+    FlushMode,
+    Message,
+    Origin,
+    Role,
+    SettledTurn,
+    Status,
+    StoredStamp,
+    Urgency,
+    WorkOrder,
+)
+from afterturn.store.dynamodb import keys
+from afterturn.store.dynamodb.attributes import Plain
+
+E = TypeVar("E", Channel, Status)
+
+STAMP = "stamp:"
+"""Every consumer's stamp is an attribute of its own, so an update of one can't touch another or the writer's."""
+
+_WIDTH = len(to_text(EPOCH))
+
+
+def to_dump(value: object) -> str:
+    """Compact JSON: it keeps every number and every empty text as it was given."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def time_or_none(value: object) -> datetime | None:
+    """A time that afterturn wrote, or one of another form that says the same; None for anything else."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return from_text(value) if len(value) == _WIDTH and value[-1] == "Z" else parse_time(value)
+    except ValueError:
+        return None
+
+
+def text_or_none(at: datetime | None) -> str | None:
+    return None if at is None else to_text(at)
+
+
+def conversation(item: Mapping[str, Any]) -> Conversation:
+    last_message_at = time_or_none(item.get("lastMessageAt"))
+    return Conversation.model_construct(
+        id=item["id"],
+        channel=_one_of(Channel, item.get("channel"), Channel.SMS),
+        property_id=item.get("propertyId"),
+        type=item.get("type") or "general",
+        participants=tuple(item.get("participants") or ()),
+        status=_one_of(Status, item.get("status"), Status.OPEN),
+        synthetic=bool(item.get("synthetic")),
+        gauntlet=bool(item.get("gauntlet")),
+        created_at=time_or_none(item.get("createdAt")) or last_message_at or EPOCH,
+        last_message_at=last_message_at,
+        settled_at=time_or_none(item.get("settledAt")),
+        recorded_at=time_or_none(item.get("recordedAt")),
+        message_count=item.get("messageCount") or 0,
+        reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
+    )
+
+
+def meta_attributes(meta: ConversationMeta) -> Plain:
+    """The attributes that the writer owns, with the index keys that follow from them; None removes one."""
+    first = meta.participants[0] if meta.participants else None
+    return {
+        "channel": meta.channel.value,
+        "propertyId": meta.property_id,
+        "type": meta.type,
+        "participants": list(meta.participants),
+        "status": meta.status.value,
+        "synthetic": meta.synthetic,
+        "gauntlet": meta.gauntlet,
+        PROPERTY_RECENCY.pk: keys.of_property(meta.property_id),
+        PHONE.pk: None if first is None else keys.phone(first),
+        PHONE.sk: None if first is None else keys.conversation(meta.id),
+    }
+
+
+def identity(conversation_id: str) -> Plain:
+    """What a conversation is and stays."""
+    return {
+        "kind": "conversation",
+        "id": conversation_id,
+        ENTITY.pk: keys.CONVERSATIONS,
+        ENTITY.sk: conversation_id,
+    }
+
+
+def stamp(item: Mapping[str, Any]) -> StoredStamp:
+    return StoredStamp.model_construct(
+        through=time_or_none(item.get("through")),
+        at=time_or_none(item.get("at")),
+        data=json.loads(item["data"]),
+        failed_through=time_or_none(item.get("failedThrough")),
+        error=item.get("error"),
+    )
+
+
+def stamp_item(given: StoredStamp, data: str, revision: int) -> Plain:
+    return {
+        "through": text_or_none(given.through),
+        "at": text_or_none(given.at),
+        "data": data,
+        "failedThrough": text_or_none(given.failed_through),
+        "error": given.error,
+        "rev": revision,
+    }
+
+
+def message(item: Mapping[str, Any]) -> Message:
+    return Message.model_construct(
+        id=item["id"],
+        direction=Direction(item["direction"]),
+        role=Role(item["role"]),
+        text=item["text"],
+        at=from_text(item["at"]),
+        provider_id=item.get("providerId"),
+        attachments=tuple(Attachment.model_validate(one) for one in item.get("attachments", ())),
+    )
+
+
+def message_item(given: Message, seq: int) -> Plain:
+    return {
+        "kind": "message",
+        "id": given.id,
+        "seq": seq,
+        "at": to_text(given.at),
+        "direction": given.direction.value,
+        "role": given.role.value,
+        "text": given.text,
+        "providerId": given.provider_id,
+        "attachments": [one.to_json() for one in given.attachments] or None,
+    }
+
+
+def turn(item: Mapping[str, Any], conversation_id: str, property_id: str | None) -> SettledTurn:
+    return SettledTurn.model_construct(
+        conversation_id=conversation_id,
+        property_id=property_id,
+        occurred_at=from_text(item["occurredAt"]),
+        recorded_at=from_text(item["recordedAt"]),
+        last_seq=item["lastSeq"],
+        origin=Origin(item["origin"]),
+        channel=Channel(item["channel"]),
+        emitter=item["emitter"],
+        flush_mode=FlushMode(item["flushMode"]),
+    )
+
+
+def work_order(item: Mapping[str, Any]) -> WorkOrder:
+    return WorkOrder.model_construct(
+        id=item["id"],
+        conversation_id=item["conversationId"],
+        property_id=item.get("propertyId"),
+        category=item["category"],
+        urgency=Urgency(item["urgency"]),
+        message_id=item["messageId"],
+        opened_at=from_text(item["openedAt"]),
+        status=Status(item["status"]),
+    )
+
+
+def work_order_item(given: WorkOrder) -> Plain:
+    return {
+        "kind": "work order",
+        "id": given.id,
+        "conversationId": given.conversation_id,
+        "propertyId": given.property_id,
+        "category": given.category,
+        "messageId": given.message_id,
+        "openedAt": to_text(given.opened_at),
+        "status": given.status.value,
+        **urgency_attributes(given),
+    }
+
+
+def urgency_attributes(given: WorkOrder) -> Plain:
+    """What changes when a work order becomes more urgent."""
+    is_open = given.status is Status.OPEN
+    return {
+        "urgency": given.urgency.value,
+        WORK_ORDER.pk: keys.OPEN_WORK_ORDERS if is_open else keys.CLOSED_WORK_ORDERS,
+        WORK_ORDER.sk: keys.urgency(given.urgency.rank, given.opened_at, given.id),
+    }
+
+
+def _one_of(kind: type[E], value: Any, otherwise: E) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        return otherwise

@@ -1,0 +1,332 @@
+"""The stamping half of the store: windows, stamps, failures, claims, registrations.
+
+A stamp is an attribute of its own on the conversation, written only if it is still as it was read. Its ``rev`` counts
+its writes. A failure has a record beside the conversations, so that a list of them reads failures and nothing else; it
+is written and removed in the transaction of the stamp.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from afterturn.aws.table import TTL_ATTRIBUTE
+from afterturn.clock import Clock, from_text, to_text
+from afterturn.errors import InvalidRecord, NotFound
+from afterturn.model import Stamp, StoredStamp, WorkOrder
+from afterturn.store import rules
+from afterturn.store.dynamodb import keys, rows
+from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_ITEMS, Plain, item_bytes
+from afterturn.store.dynamodb.keys import Key
+from afterturn.store.dynamodb.requests import (
+    IS_NEW,
+    IS_THERE,
+    Action,
+    Condition,
+    Query,
+    all_of,
+    all_starting,
+    delete,
+    equals,
+    missing,
+    put,
+    update,
+)
+from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.port import ConsumerState, Failure, Registration, Window
+
+_MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
+"""Beside them a stamp's transaction holds the conversation and a failure."""
+
+
+class Stamping:
+    """``claims_kept``: after that time DynamoDB may remove a claim."""
+
+    def __init__(self, table: Table, clock: Clock, claims_kept: timedelta) -> None:
+        self._table = table
+        self._clock = clock
+        self._claims_kept = claims_kept
+
+    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+        item = await self._table.get(keys.meta(conversation_id))
+        if item is None:
+            return None
+        found = rows.conversation(item)
+        stamp = found.reactions.get(consumer)
+        if found.settled_at is None or not rules.stamp_moves_forward(stamp, found.settled_at):
+            return None
+        seen, oldest = await self._unseen(conversation_id, stamp.through if stamp else None, found.settled_at)
+        if oldest is None:
+            return Window(conversation=found, messages=(), through=found.settled_at)
+        settled = item.get("settledCount") or 0
+        partition = keys.conversation(conversation_id)
+        query = Query(
+            partition,
+            within=(keys.MESSAGES + to_text(oldest), all_starting(keys.MESSAGES)[1]),
+            only=lambda terms: f"{terms.name('seq')} BETWEEN {terms.value(seen + 1)} AND {terms.value(settled)}",
+        )
+        messages = [rows.message(one) async for one in self._table.items(query)]
+        return Window(conversation=found, messages=tuple(messages), through=found.settled_at)
+
+    async def stamp(self, conversation_id: str, consumer: str, given: Stamp, through: datetime, now: datetime) -> bool:
+        """A conversation that is not there gets no stamp."""
+        data = rows.to_dump(given.model_dump(mode="json")["data"])
+        written = rows.stamp_item(StoredStamp.model_construct(through=through, at=now), data, 0)
+        size = item_bytes({rows.STAMP + consumer: written})
+        if size > MAX_ITEM_BYTES:
+            raise InvalidRecord("data", f"has {size} bytes; DynamoDB holds at most {MAX_ITEM_BYTES} an item")
+        orders = _merge_orders(given.work_orders)
+        if len(orders) > _MAX_WORK_ORDERS:
+            raise InvalidRecord("workOrders", f"are {len(orders)}; one transaction holds at most {_MAX_WORK_ORDERS}")
+        sent: Plain = {}
+
+        async def unit() -> bool:
+            nonlocal sent
+            found = await self._table.get_many([keys.meta(conversation_id), *orders])
+            item = found.get(keys.meta(conversation_id))
+            if item is None:
+                return False
+            before = item.get(rows.STAMP + consumer)
+            if sent and before == sent:
+                return True  # our own write, whose answer was lost
+            if not rules.stamp_moves_forward(rows.stamp(before) if before else None, through):
+                return False
+            sent = {name: value for name, value in written.items() if value is not None}
+            sent["rev"] = _revision(before) + 1
+            actions = [_write_stamp(conversation_id, consumer, before, sent)]
+            if before and before.get("failedThrough"):
+                actions.append(delete(keys.failure(consumer, conversation_id)))
+            written_orders = [_write_order(key, order, found.get(key)) for key, order in orders.items()]
+            await self._carry_out([*actions, *(action for action in written_orders if action is not None)])
+            return True
+
+        return await self._table.until_done(unit)
+
+    async def fail(self, conversation_id: str, consumer: str, through: datetime, error: str, now: datetime) -> None:
+        async def unit() -> None:
+            item = await self._table.get(keys.meta(conversation_id), ["PK", rows.STAMP + consumer])
+            if item is None:
+                return
+            before = item.get(rows.STAMP + consumer)
+            if not rules.stamp_moves_forward(rows.stamp(before) if before else None, through):
+                return
+            failed = {"failedThrough": to_text(through), "error": error, "rev": _revision(before) + 1}
+            mark = {
+                "kind": "failure",
+                "consumer": consumer,
+                "conversationId": conversation_id,
+                "failedThrough": to_text(through),
+                "error": error,
+            }
+            await self._table.transact(
+                [
+                    _write_stamp(conversation_id, consumer, before, (before or _empty_stamp(now)) | failed),
+                    put(keys.failure(consumer, conversation_id), mark),
+                ]
+            )
+
+        await self._table.until_done(unit)
+
+    async def failed_through(self, conversation_id: str, consumer: str) -> datetime | None:
+        """The turn that the consumer has given up on, if it has."""
+        item = await self._table.get(keys.meta(conversation_id), [rows.STAMP + consumer])
+        stamp = (item or {}).get(rows.STAMP + consumer)
+        return rows.stamp(stamp).failed_through if stamp else None
+
+    async def request(self, conversation_id: str, consumers: Sequence[str], now: datetime) -> None:
+        """A conversation that is not there owes nothing."""
+        names = list(dict.fromkeys(consumers))
+
+        async def unit() -> None:
+            item = await self._table.get(keys.meta(conversation_id), ["PK", *(rows.STAMP + name for name in names)])
+            if item is None:
+                return
+            sets: Plain = {}
+            conditions: list[Condition] = [IS_THERE]
+            lifted: list[Action] = []
+            for name in names:
+                before = item.get(rows.STAMP + name)
+                if before and not before.get("failedThrough"):
+                    continue
+                conditions.append(_unchanged(name, before))
+                after = (before or _empty_stamp(now)) | {"rev": _revision(before) + 1}
+                sets[rows.STAMP + name] = {k: v for k, v in after.items() if k not in ("failedThrough", "error")}
+                if before:
+                    lifted.append(delete(keys.failure(name, conversation_id)))
+            if sets:
+                await self._carry_out([update(keys.meta(conversation_id), sets, all_of(*conditions)), *lifted])
+
+        await self._table.until_done(unit)
+
+    async def failures(self, limit: int) -> tuple[Failure, ...]:
+        found = self._table.items(Query(keys.FAILURES), limit)
+        return tuple(
+            [
+                Failure(one["conversationId"], one["consumer"], from_text(one["failedThrough"]), one["error"])
+                async for one in found
+            ]
+        )
+
+    async def claim(self, name: str, key: str, value: JsonValue) -> JsonValue:
+        until = self._clock() + self._claims_kept
+        item = {"kind": "claim", "value": rows.to_dump(value), TTL_ATTRIBUTE: int(until.timestamp())}
+        if (size := item_bytes(item)) > MAX_ITEM_BYTES - 4096:
+            raise InvalidRecord("value", f"of the claim has {size} bytes; DynamoDB holds {MAX_ITEM_BYTES} an item")
+
+        async def unit() -> JsonValue:
+            try:
+                await self._table.write(put(keys.claim(name, key), item, IS_NEW))
+            except Conflict as conflict:
+                taken = conflict.item or await self._table.get(keys.claim(name, key))
+                if taken is None:
+                    raise
+                first: JsonValue = json.loads(taken["value"])
+                return first
+            return value
+
+        return await self._table.until_done(unit)
+
+    async def claim_done(self, name: str, key: str) -> bool:
+        item = await self._table.get(keys.claim(name, key), ["done"])
+        return bool(item and item.get("done"))
+
+    async def finish_claim(self, name: str, key: str) -> None:
+        await self._write_if_there(update(keys.claim(name, key), {"done": True}, IS_THERE))
+
+    async def register(self, registrations: Sequence[Registration]) -> None:
+        async def unit() -> None:
+            known = await self.registrations()
+            wanted = dict(known)
+            for one in registrations:
+                wanted[one.name] = _merge_registration(wanted.get(one.name), one)
+            changed = [_register(one, known.get(name)) for name, one in wanted.items() if one != known.get(name)]
+            if changed:
+                await self._carry_out(changed)
+
+        await self._table.until_done(unit)
+
+    async def registrations(self) -> Mapping[str, Registration]:
+        found = [_registration(item) async for item in self._table.items(Query(keys.REGISTRATIONS))]
+        return {one.name: one for one in sorted(found, key=lambda one: (one.registered_at, one.name))}
+
+    async def set_state(self, consumer: str, state: ConsumerState) -> None:
+        if not await self._write_if_there(update(keys.registration(consumer), {"state": state.value}, IS_THERE)):
+            raise NotFound(f"no consumer {consumer!r} was ever registered")
+
+    async def marked(self, name: str) -> datetime | None:
+        item = await self._table.get(keys.mark(name))
+        return None if item is None else from_text(item["at"])
+
+    async def mark(self, name: str, at: datetime) -> None:
+        await self._table.write(put(keys.mark(name), {"kind": "mark", "at": to_text(at)}))
+
+    async def _unseen(
+        self, conversation_id: str, through: datetime | None, settled_at: datetime
+    ) -> tuple[int, datetime | None]:
+        """How many messages the consumer has seen, and the oldest time among those that it has not."""
+        after = keys.TURNS if through is None else keys.turn(conversation_id, through)[1] + "$"
+        query = Query(
+            keys.conversation(conversation_id),
+            within=(after, keys.turn(conversation_id, settled_at)[1]),
+            names=("firstSeq", "oldestAt"),
+        )
+        turns = [one async for one in self._table.items(query)]
+        times = [at for one in turns if (at := rows.time_or_none(one.get("oldestAt"))) is not None]
+        return min((one["firstSeq"] for one in turns), default=0), min(times, default=None)
+
+    async def _carry_out(self, actions: Sequence[Action]) -> None:
+        """One write alone costs half of what it costs in a transaction."""
+        if len(actions) == 1:
+            await self._table.write(actions[0])
+        else:
+            await self._table.transact(actions)
+
+    async def _write_if_there(self, action: Action) -> bool:
+        async def unit() -> bool:
+            try:
+                await self._table.write(action)
+            except Conflict as conflict:
+                if conflict.is_condition:
+                    return False
+                raise
+            return True
+
+        return await self._table.until_done(unit)
+
+
+def _revision(stamp: Plain | None) -> int:
+    return (stamp or {}).get("rev") or 0
+
+
+def _empty_stamp(now: datetime) -> Plain:
+    return {"at": to_text(now), "data": "{}"}
+
+
+def _unchanged(consumer: str, before: Plain | None) -> Condition:
+    if before is None:
+        return missing(rows.STAMP + consumer)
+    return equals(rows.STAMP + consumer, "rev", value=_revision(before))
+
+
+def _write_stamp(conversation_id: str, consumer: str, before: Plain | None, after: Plain) -> Action:
+    return update(
+        keys.meta(conversation_id), {rows.STAMP + consumer: after}, all_of(IS_THERE, _unchanged(consumer, before))
+    )
+
+
+def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
+    """One for each id; told twice, it is the more urgent of both."""
+    merged: dict[Key, WorkOrder] = {}
+    for order in orders:
+        key = keys.work_order(order.conversation_id, order.id)
+        known = merged.get(key)
+        if known is None:
+            merged[key] = order
+        elif order.urgency.rank < known.urgency.rank:
+            merged[key] = known.model_copy(update={"urgency": order.urgency})
+    return merged
+
+
+def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> Action | None:
+    """Once for its id; told again, it can only become more urgent."""
+    if stored is None:
+        return put(key, rows.work_order_item(order), IS_NEW)
+    known = rows.work_order(stored)
+    if known.urgency.rank <= order.urgency.rank:
+        return None
+    after = known.model_copy(update={"urgency": order.urgency})
+    return update(key, rows.urgency_attributes(after), equals("urgency", value=known.urgency.value))
+
+
+def _merge_registration(known: Registration | None, given: Registration) -> Registration:
+    if known is None:
+        return given
+    return Registration(known.name, known.registered_at, known.state, given.max_wait)
+
+
+def _register(merged: Registration, known: Registration | None) -> Action:
+    """A first registration, or only how long its debounce may wait; a known consumer keeps its time and its state."""
+    key = keys.registration(merged.name)
+    millis = merged.max_wait // timedelta(milliseconds=1)
+    if known is not None:
+        return update(key, {"maxWaitMs": millis}, IS_THERE)
+    item = {
+        "kind": "registration",
+        "name": merged.name,
+        "registeredAt": to_text(merged.registered_at),
+        "state": merged.state.value,
+        "maxWaitMs": millis,
+    }
+    return put(key, item, IS_NEW)
+
+
+def _registration(item: Plain) -> Registration:
+    return Registration(
+        name=item["name"],
+        registered_at=from_text(item["registeredAt"]),
+        state=ConsumerState(item["state"]),
+        max_wait=timedelta(milliseconds=item["maxWaitMs"]),
+    )

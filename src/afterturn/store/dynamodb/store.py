@@ -1,0 +1,173 @@
+"""The store port on one DynamoDB table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import JsonValue
+
+from afterturn.aws.backoff import Backoff
+from afterturn.aws.session import Access, open_client
+from afterturn.aws.table import INDEXES
+from afterturn.clock import Clock, system_clock
+from afterturn.errors import InvalidRecord
+from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
+from afterturn.store.dynamodb.attributes import encodable
+from afterturn.store.dynamodb.layout import Placements
+from afterturn.store.dynamodb.reading import Reading
+from afterturn.store.dynamodb.stamping import Stamping
+from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.writing import Writing
+from afterturn.store.port import (
+    ConsumerState,
+    Failure,
+    Range,
+    RecencyKey,
+    Registration,
+    Settled,
+    Slice,
+    Window,
+)
+
+CLAIMS_KEPT = timedelta(days=400)
+"""Only turns of the last day have effects (see ``effects_max_age``), so a claim has done its work long before."""
+
+
+@asynccontextmanager
+async def open_store(
+    name: str, access: Access | None = None, *, placements: Placements | None = None
+) -> AsyncIterator[DynamoStore]:
+    """The store in the table ``name``, closed when the block ends.
+
+    Raises MissingExtra, and StoreError that says what to do for a table that is missing, not afterturn's, or without
+    an index, and for credentials or an endpoint that do not work.
+    """
+    placements = placements or Placements()
+    async with open_client("dynamodb", access or Access()) as client:
+        table = Table(client, name)
+        await table.check({index.name: index for index in (*INDEXES, *placements.indexes)}.values())
+        yield DynamoStore(table, placements=placements)
+
+
+class DynamoStore:
+    """A store; see the port for what each verb promises, and :mod:`keys` for where things are.
+
+    The stream is not in the same database, so ``settle`` never publishes.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        placements: Placements | None = None,
+        clock: Clock = system_clock,
+        claims_kept: timedelta = CLAIMS_KEPT,
+    ) -> None:
+        placements = placements or Placements()
+        self._writing = Writing(table, placements)
+        self._stamping = Stamping(table, clock, claims_kept)
+        self._reading = Reading(table, placements.read)
+
+    @classmethod
+    def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **given: Any) -> DynamoStore:
+        """The store in a table, behind a client that somebody else opened and closes."""
+        return cls(Table(client, name, backoff), **given)
+
+    async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
+        return await self._writing.save_conversation(meta, now)
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
+        return await self._writing.save_messages(meta, messages, now)
+
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
+        return await self._writing.settle(turn, now, emitter)
+
+    async def meta(self, conversation_id: str) -> ConversationMeta | None:
+        found = await self.conversation(conversation_id)
+        if found is None:
+            return None
+        return ConversationMeta(**{name: getattr(found, name) for name in ConversationMeta.model_fields})
+
+    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+        return await self._stamping.window(conversation_id, consumer) if _is_id(conversation_id) else None
+
+    async def stamp(
+        self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
+    ) -> bool:
+        return _is_id(conversation_id) and await self._stamping.stamp(conversation_id, consumer, stamp, through, now)
+
+    async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
+        if _is_id(conversation_id):
+            await self._stamping.fail(conversation_id, consumer, through, error, now)
+
+    async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
+        if _is_id(conversation_id):
+            await self._stamping.request(conversation_id, consumers, now)
+
+    async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
+        return await self._stamping.claim(encodable(name), encodable(key), value)
+
+    async def claim_done(self, name: str, key: str) -> bool:
+        return await self._stamping.claim_done(encodable(name), encodable(key))
+
+    async def finish_claim(self, name: str, key: str) -> None:
+        await self._stamping.finish_claim(encodable(name), encodable(key))
+
+    async def register(self, registrations: Sequence[Registration]) -> None:
+        await self._stamping.register(registrations)
+
+    async def set_state(self, consumer: str, state: ConsumerState) -> None:
+        await self._stamping.set_state(encodable(consumer), state)
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None
+
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
+        return await self._reading.messages(conversation_id, limit) if _is_id(conversation_id) else ()
+
+    async def turns(
+        self, conversation_id: str, *, after: datetime | None = None, limit: int
+    ) -> tuple[SettledTurn, ...]:
+        return await self._reading.turns(conversation_id, after, limit) if _is_id(conversation_id) else ()
+
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
+        return await self._reading.recency(part, before, limit)
+
+    async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
+        return await self._reading.scan(after, limit)
+
+    async def failures(self, *, limit: int) -> tuple[Failure, ...]:
+        return await self._stamping.failures(limit)
+
+    async def work_orders(
+        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+    ) -> tuple[WorkOrder, ...]:
+        if conversation_id is not None and not _is_id(conversation_id):
+            return ()
+        return await self._reading.work_orders(conversation_id, open_only, limit)
+
+    async def registrations(self) -> Mapping[str, Registration]:
+        return await self._stamping.registrations()
+
+    async def marked(self, name: str) -> datetime | None:
+        return await self._stamping.marked(encodable(name))
+
+    async def mark(self, name: str, at: datetime) -> None:
+        await self._stamping.mark(encodable(name), at)
+
+    async def counts(self) -> Mapping[str, int]:
+        return await self._reading.counts()
+
+
+def _is_id(text: str) -> bool:
+    """Whether a conversation can have this id; raises InvalidRecord for text that cannot be encoded."""
+    try:
+        check_id(encodable(text))
+    except InvalidRecord:
+        raise
+    except ValueError:
+        return False
+    return True

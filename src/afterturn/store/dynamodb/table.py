@@ -1,0 +1,166 @@
+"""The table as the store uses it: whole answers, errors of ours, and calls that are tried again where that is safe."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from afterturn.aws.backoff import Backoff
+from afterturn.aws.errors import Verdict, is_condition, is_foreign, translate, verdict
+from afterturn.aws.table import check_description
+from afterturn.errors import StoreBusy
+from afterturn.store.dynamodb.attributes import Plain, from_item
+from afterturn.store.dynamodb.keys import Key
+from afterturn.store.dynamodb.requests import Action, Query, key_item
+
+T = TypeVar("T")
+
+_MAX_KEYS = 100
+"""BatchGetItem takes so many."""
+_UNSURE_TRIES = 3
+"""botocore has already tried each of them several times."""
+
+
+class Conflict(Exception):
+    """Somebody else wrote in between, or a condition does not hold: read again and decide again. Never leaves here.
+
+    ``item``: what stands there instead, where it was asked for.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+        answer = getattr(error, "response", None) or {}
+        self.item = from_item(answer["Item"]) if answer.get("Item") else None
+        self.is_condition = is_condition(error)
+
+
+class Table:
+    """One table behind a client of aiobotocore."""
+
+    def __init__(self, client: Any, name: str, backoff: Backoff | None = None) -> None:
+        self.name = name
+        self._client = client
+        self._backoff = backoff or Backoff()
+
+    async def check(self, indexes: Iterable[Any]) -> None:
+        """Refuse a table that is missing, not ours, not ready, or without one of the indexes."""
+        answer = await self._call("describe_table", {"TableName": self.name})
+        check_description(answer["Table"], indexes)
+
+    async def get(self, key: Key, names: Sequence[str] = ()) -> Plain | None:
+        """The item as it is now (a consistent read)."""
+        params: dict[str, Any] = {"TableName": self.name, "Key": key_item(key), "ConsistentRead": True}
+        if names:
+            placeholders = {f"#n{place}": name for place, name in enumerate(names)}
+            params |= {"ProjectionExpression": ", ".join(placeholders), "ExpressionAttributeNames": placeholders}
+        answer = await self._call("get_item", params)
+        return from_item(answer["Item"]) if answer.get("Item") else None
+
+    async def get_many(self, keys: Iterable[Key]) -> dict[Key, Plain]:
+        """Those of the items that exist, each as it is now. What AWS left unread is asked for again."""
+        found: dict[Key, Plain] = {}
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), _MAX_KEYS):
+            left = [key_item(key) for key in wanted[start : start + _MAX_KEYS]]
+            stalls = 0
+            while left:
+                request = {self.name: {"Keys": left, "ConsistentRead": True}}
+                answer = await self._call("batch_get_item", {"RequestItems": request})
+                items = [from_item(item) for item in answer["Responses"].get(self.name, ())]
+                found |= {(item["PK"], item["SK"]): item for item in items}
+                left = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+                stalls = 0 if items else stalls + 1
+                if left:
+                    await self._again(stalls, "batch_get_item")
+        return found
+
+    async def query(self, query: Query, limit: int | None = None, start: Any = None) -> tuple[list[Plain], Any]:
+        """One page: at most ``limit`` items looked at, and the key to go on from (None: this is the end)."""
+        params = query.params(self.name)
+        if limit is not None:
+            params["Limit"] = limit
+        if start is not None:
+            params["ExclusiveStartKey"] = start
+        answer = await self._call("query", params)
+        return [from_item(item) for item in answer["Items"]], answer.get("LastEvaluatedKey")
+
+    async def items(self, query: Query, limit: int | None = None) -> AsyncIterator[Plain]:
+        """Every item of a query, or its first ``limit``, over as many pages as it takes."""
+        start, left = None, limit
+        while left is None or left > 0:
+            found, start = await self.query(query, None if query.only else left, start)
+            for item in found if left is None else found[:left]:
+                yield item
+            left = None if left is None else left - len(found)
+            if start is None:
+                return
+
+    async def count(self, query: Query) -> int:
+        """How many items a query has. Reads them all, and sends none."""
+        params = query.params(self.name) | {"Select": "COUNT"}
+        total = 0
+        start: Any = None
+        while True:
+            answer = await self._call("query", params if start is None else params | {"ExclusiveStartKey": start})
+            total += int(answer["Count"])
+            start = answer.get("LastEvaluatedKey")
+            if start is None:
+                return total
+
+    async def write(self, action: Action) -> Plain:
+        """One write of one item; returns the item as it is after an update. Raises Conflict."""
+        params = action.params(self.name)
+        if action.condition is not None and action.verb == "Put":
+            params["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if action.verb == "Update":
+            params["ReturnValues"] = "ALL_NEW"
+        answer = await self._call(f"{action.verb.lower()}_item", params)
+        return from_item(answer.get("Attributes", {}))
+
+    async def transact(self, actions: Sequence[Action]) -> None:
+        """All of the writes or none. Raises Conflict.
+
+        A request whose answer was lost is sent again under the same token, so it is carried out once and its answer
+        is the true one. What is decided anew after a conflict is another request, with a token of its own.
+        """
+        params = {
+            "TransactItems": [{action.verb.value: action.params(self.name)} for action in actions],
+            "ClientRequestToken": str(uuid.uuid4()),
+        }
+        await self._call("transact_write_items", params)
+
+    async def until_done(self, unit: Callable[[], Awaitable[T]]) -> T:
+        """Read, decide and write until nobody else came in between; raises StoreBusy when it never comes to an end."""
+        attempt = 0
+        while True:
+            try:
+                return await unit()
+            except Conflict as conflict:
+                if attempt + 1 >= 3 * self._backoff.tries:
+                    raise translate(conflict.error, f"table {self.name}") from conflict.error
+                await self._backoff.pause(attempt)
+            attempt += 1
+
+    async def _call(self, operation: str, params: dict[str, Any]) -> Any:
+        attempt = 0
+        while True:
+            try:
+                return await getattr(self._client, operation)(**params)
+            except Exception as error:
+                if not is_foreign(error):
+                    raise
+                found = verdict(error)
+                if found is Verdict.CONFLICT:
+                    raise Conflict(error) from error
+                tries = {Verdict.AGAIN: self._backoff.tries, Verdict.UNSURE: _UNSURE_TRIES}.get(found, 1)
+                if attempt + 1 >= tries:
+                    raise translate(error, f"{operation} on table {self.name}") from error
+            await self._backoff.pause(attempt)
+            attempt += 1
+
+    async def _again(self, stalls: int, operation: str) -> None:
+        if stalls >= self._backoff.tries:
+            raise StoreBusy(f"{operation} on table {self.name} is throttled by AWS; trying again later is safe")
+        await self._backoff.pause(stalls)

@@ -1,0 +1,197 @@
+"""The writer's half of the store: reads, the plan, one transaction; again where somebody else came in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from weakref import WeakValueDictionary
+
+from afterturn.event import TurnSettled, make_event
+from afterturn.model import MAX_TURN_MESSAGES, Conversation, ConversationMeta, Message, SettledTurn, Turn
+from afterturn.store.dynamodb import keys, rows
+from afterturn.store.dynamodb.keys import Key
+from afterturn.store.dynamodb.layout import Placements, month_of
+from afterturn.store.dynamodb.plans import (
+    Head,
+    Known,
+    Plan,
+    Repeat,
+    plan_create,
+    plan_save,
+    plan_settle,
+    replace_meta,
+)
+from afterturn.store.dynamodb.requests import Query, all_starting, put
+from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.port import Settled
+
+_MAX_SAVED_BYTES = 3_000_000
+
+
+class Writing:
+    """``remember``: how many heads are kept in memory. A head that is kept saves the read before a settle; one that is
+    out of date costs a refused transaction and a read, never more, because every write names the revision it builds on.
+    """
+
+    def __init__(self, table: Table, placements: Placements, remember: int = 4096) -> None:
+        self._table = table
+        self._placements = placements
+        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._remember = remember
+        self._months: set[str] = set()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
+        async with self._alone(meta.id):
+            return await self._table.until_done(lambda: self._save_conversation(meta, now))
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
+        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved."""
+        added = 0
+        async with self._alone(meta.id):
+            for part in _parts(messages):
+                added += await self._table.until_done(partial(self._save, meta, part, now))
+        return added
+
+    async def settle(self, turn: Turn, now: datetime, emitter: str) -> Settled:
+        async with self._alone(turn.conversation.id):
+            return await self._table.until_done(lambda: self._settle(turn, now, emitter))
+
+    async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
+        """One write, where the guess is right whether the conversation is there; two where it is wrong."""
+        is_known = self._heads.pop(meta.id, None) is not None
+        for replacing in (is_known, not is_known):
+            plan = None if replacing else plan_create(meta, self._placements, now=now)
+            try:
+                if plan is None:
+                    item = await self._table.write(replace_meta(meta))
+                else:
+                    await self._note_month(plan)
+                    await self._table.write(plan.actions[0])
+                    item = dict(plan.actions[0].item)
+            except Conflict as conflict:
+                if not conflict.is_condition or replacing is not is_known:
+                    raise
+            else:
+                self._keep(meta.id, Head.of(item))
+                return rows.conversation(item)
+        raise AssertionError("the second write returns or raises")
+
+    async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
+        known = await self._read(meta.id, messages, None)
+        plan = plan_save(meta, messages, known, self._placements, now=now)
+        if plan is None:
+            return 0
+        await self._carry_out(meta.id, plan)
+        return plan.added
+
+    async def _settle(self, turn: Turn, now: datetime, emitter: str) -> Settled:
+        conversation_id = turn.conversation.id
+        kept = self._heads.get(conversation_id)
+        # Where the head is kept, the messages are taken to be new ones: if not, the transaction says so.
+        known = Known(kept) if kept else await self._read(conversation_id, turn.messages, turn.key)
+        plan = plan_settle(turn, known, self._placements, now=now, emitter=emitter)
+        if isinstance(plan, Repeat):
+            return await self._settled_before(conversation_id, plan, known.head)
+        await self._carry_out(conversation_id, plan)
+        assert plan.event is not None
+        return Settled(plan.event, new=True, published=False)
+
+    async def _carry_out(self, conversation_id: str, plan: Plan) -> None:
+        self._heads.pop(conversation_id, None)
+        await self._note_month(plan)
+        await self._table.transact(plan.actions)
+        self._keep(conversation_id, plan.head)
+
+    async def _read(self, conversation_id: str, messages: Sequence[Message], key: str | None) -> Known:
+        """The head, and what is known of the messages and the key: one consistent read of up to 62 small items."""
+        meta = keys.meta(conversation_id)
+        by_id = {one.id: keys.known_message(conversation_id, one.id) for one in messages}
+        by_provider = {
+            one.provider_id: keys.known_provider(conversation_id, one.provider_id)
+            for one in messages
+            if one.provider_id is not None
+        }
+        wanted: list[Key] = [meta, *by_id.values(), *by_provider.values()]
+        under_key = None if key is None else keys.known_turn(conversation_id, key)
+        if under_key is not None:
+            wanted.append(under_key)
+        if len(wanted) == 1:
+            item = await self._table.get(meta)
+            return Known(Head.of(item) if item else None)
+        found = await self._table.get_many(wanted)
+        return Known(
+            head=Head.of(found[meta]) if meta in found else None,
+            by_id={name: found[one] for name, one in by_id.items() if one in found},
+            by_provider={name: found[one] for name, one in by_provider.items() if one in found},
+            settled_under_key=rows.time_or_none(found[under_key]["turn"]) if under_key and under_key in found else None,
+        )
+
+    async def _settled_before(self, conversation_id: str, repeat: Repeat, head: Head | None) -> Settled:
+        property_id = None if head is None else head.property_id
+        if repeat.occurred_at is not None:
+            item = await self._table.get(keys.turn(conversation_id, repeat.occurred_at))
+        else:
+            item = await self._turn_reaching(conversation_id, repeat.seq)
+        assert item is not None, "a turn is written with what is known of it"
+        return Settled(_event_of(rows.turn(item, conversation_id, property_id)), new=False, published=False)
+
+    async def _turn_reaching(self, conversation_id: str, seq: int) -> dict[str, object] | None:
+        """The turn that settled a message which was saved before it: rare, so it looks through the turns."""
+        query = Query(keys.conversation(conversation_id), within=all_starting(keys.TURNS))
+        async for item in self._table.items(query):
+            if item["lastSeq"] >= seq:
+                return item
+        return None
+
+    async def _note_month(self, plan: Plan) -> None:
+        """A month is on record before its first row is: a reader of that layout misses none."""
+        if plan.row_at is None or not self._placements.monthly:
+            return
+        month = month_of(plan.row_at)
+        if month not in self._months:
+            await self._table.write(put(keys.month(month), {"kind": "recency month"}))
+            self._months.add(month)
+
+    def _keep(self, conversation_id: str, head: Head) -> None:
+        self._heads[conversation_id] = head
+        self._heads.move_to_end(conversation_id)
+        while len(self._heads) > self._remember:
+            self._heads.popitem(last=False)
+
+    @asynccontextmanager
+    async def _alone(self, conversation_id: str) -> AsyncIterator[None]:
+        """One writer of this process at a time for each conversation: they would only refuse one another."""
+        lock = self._locks.setdefault(conversation_id, asyncio.Lock())
+        async with lock:
+            yield
+
+
+def _parts(messages: Sequence[Message]) -> list[list[Message]]:
+    """Messages in parts that fit a transaction each; one empty part where there are none."""
+    parts: list[list[Message]] = [[]]
+    size = 0
+    for message in messages:
+        own = len(message.text.encode()) + 1000
+        if len(parts[-1]) == MAX_TURN_MESSAGES or (parts[-1] and size + own > _MAX_SAVED_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += own
+    return parts
+
+
+def _event_of(turn: SettledTurn) -> TurnSettled:
+    return make_event(
+        conversation_id=turn.conversation_id,
+        property_id=turn.property_id,
+        origin=turn.origin,
+        channel=turn.channel,
+        emitter=turn.emitter,
+        occurred_at=turn.occurred_at,
+        flush_mode=turn.flush_mode,
+    )

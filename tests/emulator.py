@@ -1,0 +1,44 @@
+"""The AWS emulator as a fixture: one for each test process, an account of its own for each test.
+
+Take them into a test module::
+
+    from tests.emulator import access, emulator, session  # noqa: F401
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afterturn.aws.session import Access, open_session
+from afterturn.local import ministack
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / ".venv-ministack"
+"""``make test`` makes it; where a test is run alone, its first use does."""
+
+_accounts = count(100_000_000_001)
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[str]:
+    """The endpoint of an emulator."""
+    constraints = [ROOT / "constraints-emulator.txt"]
+    with ministack.running(ministack.install(FOLDER, constraints)) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def session() -> Any:
+    """What clients are made of, loaded once."""
+    return open_session(Access())
+
+
+@pytest.fixture
+def access(emulator: str) -> Access:
+    """The way into an account that nobody has used."""
+    return Access(region="us-east-1", endpoint=emulator, access_key=str(next(_accounts)), secret_key="test")
