@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -11,9 +10,7 @@ from tests.cli.command import call, query, run
 
 
 def test_the_demo_shows_the_whole_way_and_ends_by_itself(tmp_path: Path) -> None:
-    began = time.monotonic()
     done = run("demo", env={"TMPDIR": str(tmp_path)})
-    assert time.monotonic() - began < 30
     assert done.code == 0, done.err
     assert done.err == ""
     assert "\x1b" not in done.out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 from tests.unit.importers.helpers import NOW, SAMPLES, SHARED_DATA, read_all, texts
@@ -265,10 +264,8 @@ def test_html_reads_as_people_see_it(html: str, text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["<a ", "<!--", '<a b="', "</", "<![", "<?", "<a b='>", "&"])
 def test_a_page_of_broken_markup_takes_no_longer_than_its_length(piece: str) -> None:
-    """The standard parser alone takes a minute for some of these."""
-    started = perf_counter()
-    text_of_html(piece * (400_000 // len(piece)))
-    assert perf_counter() - started < 10
+    """The standard parser alone, whose time grows with the square of it, does not end before the test is stopped."""
+    assert len(text_of_html(piece * (1_500_000 // len(piece)))) <= 1_500_000
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the shared data is not here")
