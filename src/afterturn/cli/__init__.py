@@ -10,9 +10,12 @@ import sys
 
 def main() -> None:
     """Run the command of ``sys.argv`` and exit; the exit codes are those of :mod:`afterturn.cli.exits`."""
-    from afterturn.cli.app import app  # noqa: PLC0415 - whoever imports afterturn.cli for main alone waits for nothing
-    from afterturn.cli.exits import Exit  # noqa: PLC0415
-
+    try:
+        # Here, so that Ctrl-C while everything is still being imported is no traceback either.
+        from afterturn.cli.app import app  # noqa: PLC0415
+        from afterturn.cli.exits import Exit  # noqa: PLC0415
+    except KeyboardInterrupt:
+        sys.exit(130)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # An argument or a path can hold what the terminal's encoding cannot show.
@@ -22,6 +25,8 @@ def main() -> None:
         app(prog_name="afterturn")
     except SystemExit as ended:
         code = ended.code
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
     try:
         sys.stdout.flush()
     except OSError as error:
