@@ -21,6 +21,7 @@
     ├── StreamUnavailable     the stream did not accept or hand out records
     ├── EngineUnavailable     the reaction engine as a whole does not answer
     ├── DeliveryFailed        the receiver did not take a webhook; trying again sends the very same one
+    ├── WorkerDied            a reaction took its worker down with it, attempt after attempt
     └── LeaseLost             a reaction was taken over by another worker while it ran
 """
 
@@ -109,6 +110,10 @@ class EngineUnavailable(AfterturnError):
 
 class DeliveryFailed(AfterturnError):
     """The receiver did not take a webhook; trying again sends the very same one."""
+
+
+class WorkerDied(AfterturnError):
+    """A reaction took its worker down with it, attempt after attempt; it is failed without another try."""
 
 
 class LeaseLost(AfterturnError):

@@ -21,6 +21,7 @@ from tests.contract.samples import at
 from afterturn.errors import ConfigError
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import Worker
+from afterturn.reactions.embedded.worker import MAX_DEATHS
 from afterturn.reactions.engine import Signal
 from afterturn.reactions.state import ReactionState
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -185,6 +186,27 @@ class TestLeases:
             stop.set()
             await asyncio.gather(*tasks)
             assert sorted(run.conversation_id for run in probe.runs) == sorted(f"c{number}" for number in range(40))
+
+
+    async def test_a_run_that_kills_every_worker_is_failed_in_the_end(self, path: Path) -> None:
+        """Visible, and without taking one more worker down; a newer turn is tried again."""
+        probe = Probe(act=fail_times(MAX_DEATHS, Crash))
+        async with open_rig(path, one_probe(probe, attempts=2, **NOW)) as rig:
+            await rig.register()
+            await rig.settle("m0")
+            for _ in range(MAX_DEATHS):
+                with pytest.raises(Crash):
+                    await rig.worker.run_due()
+                rig.clock.advance(LEASE)
+            await rig.worker.run_due()
+            assert len(probe.runs) == MAX_DEATHS
+            assert await rig.state() is ReactionState.FAILED
+            stamp = await rig.stamp()
+            assert stamp is not None
+            assert stamp.error == "WorkerDied"
+            await rig.settle("m1")
+            await rig.worker.run_due()
+            assert await rig.state() is ReactionState.FRESH
 
 
 class TestShutdown:

@@ -81,7 +81,10 @@ def claim(
     until: datetime,
     eager: bool,
 ) -> list[Claimed]:
-    """Take up to ``limit`` due reactions, longest due first, until ``until``."""
+    """Take up to ``limit`` due reactions, longest due first, until ``until``.
+
+    The attempt is counted here and not when it fails: one that takes its worker down with it counts, too.
+    """
     values = {"consumer": consumer, "now": to_text(now), "limit": limit}
     due = _EAGERLY_DUE if eager else _DUE
     found = connection.execute(
@@ -91,8 +94,8 @@ def claim(
     for conversation_id, attempts, due_at in found:
         lease = f"{worker} {due_at}"
         connection.execute(
-            "UPDATE reactions SET lease = ?, due_at = ?, first_at = NULL, last_at = NULL, immediate = 0 "
-            "WHERE consumer = ? AND conversation_id = ?",
+            "UPDATE reactions SET lease = ?, due_at = ?, first_at = NULL, last_at = NULL, immediate = 0, "
+            "attempts = attempts + 1 WHERE consumer = ? AND conversation_id = ?",
             (lease, to_text(until), consumer, conversation_id),
         )
         claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease))
@@ -110,7 +113,8 @@ def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datet
 def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: datetime) -> None:
     """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
     connection.executemany(
-        "UPDATE reactions SET lease = NULL, due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
+        "UPDATE reactions SET lease = NULL, due_at = ?, attempts = max(attempts - 1, 0) "
+        "WHERE consumer = ? AND conversation_id = ? AND lease = ?",
         [(to_text(now), one.consumer, one.conversation_id, one.lease) for one in given],
     )
 
@@ -132,8 +136,8 @@ def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime) -
     """The run failed and is tried again later. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, attempts = ?, due_at = ? WHERE consumer = ? AND conversation_id = ?",
-        (claimed.attempt, to_text(until), claimed.consumer, claimed.conversation_id),
+        "UPDATE reactions SET lease = NULL, due_at = ? WHERE consumer = ? AND conversation_id = ?",
+        (to_text(until), claimed.consumer, claimed.conversation_id),
     )
 
 
@@ -147,8 +151,8 @@ def give_up(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce
         finish(connection, claimed, debounce)
         return False
     connection.execute(
-        "UPDATE reactions SET lease = NULL, failed = 1, attempts = ? WHERE consumer = ? AND conversation_id = ?",
-        (claimed.attempt, claimed.consumer, claimed.conversation_id),
+        "UPDATE reactions SET lease = NULL, failed = 1 WHERE consumer = ? AND conversation_id = ?",
+        (claimed.consumer, claimed.conversation_id),
     )
     return True
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from afterturn import telemetry
 from afterturn.clock import Clock
-from afterturn.errors import ConfigError, LeaseLost, StoreError
+from afterturn.errors import ConfigError, LeaseLost, StoreError, WorkerDied
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import due
 from afterturn.reactions.embedded.due import Claimed
@@ -20,6 +20,10 @@ from afterturn.reactions.run import Policy, error_kind, retry_delay, run_consume
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Store, Window
 from afterturn.store.sqlite import stamping
+
+
+MAX_DEATHS = 5
+"""Runs that may end with the death of their worker, at least. A run that kills would otherwise kill for ever."""
 
 
 class Worker:
@@ -133,6 +137,8 @@ class Worker:
         try:
             window = await self._store.window(claimed.conversation_id, consumer.name)
             if window is not None:
+                if claimed.attempt > max(consumer.attempts, MAX_DEATHS):
+                    raise WorkerDied(f"{claimed.attempt - 1} attempts of {consumer.name!r} ended with their worker")
                 stamp = await run_consumer(
                     consumer,
                     window,
