@@ -52,6 +52,12 @@ class Handler:
     def __call__(self, event: Any, context: object = None) -> Answer:
         return self._loop.run(self._respond(event))
 
+    def close(self) -> None:
+        """Close them; Lambda never says when it ends."""
+        if self._opening is not None:
+            self._loop.run(self._opening.__aexit__(None, None, None))
+        self._loop.close()
+
     async def _respond(self, event: Any) -> Answer:
         if self._opened is None:
             self._opening = self._opener()

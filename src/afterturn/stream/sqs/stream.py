@@ -1,0 +1,147 @@
+"""The whole stream over SQS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.clock import Clock, to_millis
+from afterturn.errors import StreamUnavailable
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
+from afterturn.stream.sqs import batches, letters, records
+from afterturn.stream.sqs.client import QueueUrls, SqsClient
+from afterturn.stream.sqs.letters import Letters
+from afterturn.stream.sqs.publisher import SqsPublisher
+from afterturn.stream.sqs.records import GIVEN_UP, Handle, Message
+
+Oldest = Callable[[str], Awaitable[datetime | None]]
+"""Since when the oldest message of a queue waits. SQS itself does not tell; CloudWatch does."""
+
+
+async def _unknown(_: str) -> datetime | None:
+    return None
+
+
+class SqsStream(SqsPublisher):
+    """A stream; see the port for what each verb promises.
+
+    ``wait``: how long a receive waits for a first record. ``sender``: another client for the publishing half, with
+    shorter time limits. A receive brings at most ten records of one group, because a group that has some in flight
+    waits for them.
+    """
+
+    def __init__(
+        self,
+        client: SqsClient,
+        queues: QueueUrls,
+        clock: Clock,
+        *,
+        sender: SqsClient | None = None,
+        wait: timedelta = timedelta(0),
+        oldest: Oldest = _unknown,
+    ) -> None:
+        super().__init__(sender or client, queues, clock)
+        self._reader = client
+        self._wait_s = int(wait.total_seconds())
+        self._oldest = oldest
+        self._letters = {queue: Letters(client, queues, queue) for queue in Queue}
+
+    async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
+        found: list[Delivery] = []
+        while len(found) < limit:
+            asked = min(batches.MAX_ENTRIES, limit - len(found))
+            received_at = to_millis(self._clock())
+            try:
+                messages = await letters.receive(
+                    self._reader,
+                    self._queues.live(queue),
+                    limit=asked,
+                    visibility_s=_seconds(visibility),
+                    wait_s=0 if found else self._wait_s,
+                )
+            except StreamUnavailable:
+                if not found:
+                    raise
+                break
+            for message in messages:
+                given = records.delivery(queue, message, received_at)
+                if given.receives <= MAX_RECEIVES or not await self._give_up(given):
+                    found.append(given)
+            if len(messages) < asked:
+                break
+        return found
+
+    async def ack(self, receipts: Sequence[Receipt]) -> None:
+        for url, mine in self._by_queue(receipts).items():
+            await batches.delete(self._reader, url, [Handle.of(receipt).receipt for receipt in mine])
+
+    async def release(self, receipts: Sequence[Receipt], *, after: timedelta) -> None:
+        now = to_millis(self._clock())
+        for url, mine in self._by_queue(receipts).items():
+            changes = [(Handle.of(one).receipt, records.after_receive(one, after, now)) for one in mine]
+            await batches.change_visibility(self._reader, url, changes)
+
+    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+        await self._letters[delivery.receipt.queue].bury(delivery, reason)
+
+    async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
+        found = [one for queue in Queue for one in await self._letters[queue].list(limit)]
+        found.sort(key=lambda one: (one[0].died_at, one[0].queue, one[1]))
+        return [letter for letter, _ in found[:limit]]
+
+    async def redrive(self, ids: Sequence[str]) -> int:
+        moved: set[str] = set()
+        for queue in Queue:
+            if left := set(ids) - moved:
+                moved |= await self._letters[queue].redrive(left)
+        return len(moved)
+
+    async def depth(self) -> Depth:
+        """What SQS tells of its queues, with up to a minute's delay."""
+        queues = self._queues
+        urls = (queues.main, queues.direct, queues.main_dead, queues.direct_dead)
+        counts = await asyncio.gather(*(letters.count(self._reader, url) for url in urls))
+        since = [at for at in [await self._oldest(url) for url in urls[:2]] if at is not None]
+        return Depth(main=counts[0], direct=counts[1], dead=counts[2] + counts[3], oldest=min(since, default=None))
+
+    def deliveries(self, event: Mapping[str, Any]) -> list[tuple[str, Delivery]]:
+        """The records of a Lambda event, each with the id by which Lambda knows it.
+
+        Raises ValueError for an event that is not one of these queues: another lane's, or no SQS event at all.
+        """
+        now = to_millis(self._clock())
+        return [(message.id, records.delivery(queue, message, now)) for queue, message in self._invoked(event)]
+
+    def _invoked(self, event: Mapping[str, Any]) -> list[tuple[Queue, Message]]:
+        found = event.get("Records") if isinstance(event, Mapping) else None
+        if not isinstance(found, list):
+            raise ValueError("the event is not one of SQS: it has no Records")
+        names = {self._queues.live(queue).rpartition("/")[2]: queue for queue in Queue}
+        messages = []
+        for record in found:
+            source = str(record.get("eventSourceARN", "")).rpartition(":")[2]
+            if source not in names:
+                raise ValueError(f"queue {source!r} is not one of this bridge ({', '.join(names)})")
+            messages.append((names[source], records.invoked(record)))
+        return messages
+
+    async def _give_up(self, delivery: Delivery) -> bool:
+        """Bury what the redrive policy of its queue should have moved (it may be missing, or allow more receives)."""
+        try:
+            await self.bury(delivery, reason=GIVEN_UP)
+        except StreamUnavailable:
+            return False
+        return True
+
+    def _by_queue(self, receipts: Sequence[Receipt]) -> dict[str, list[Receipt]]:
+        found: dict[str, list[Receipt]] = {}
+        for receipt in receipts:
+            found.setdefault(self._queues.live(receipt.queue), []).append(receipt)
+        return found
+
+
+def _seconds(visibility: timedelta) -> int:
+    """SQS counts whole seconds, up to twelve hours."""
+    return min(43_200, -(-visibility // timedelta(seconds=1)))
