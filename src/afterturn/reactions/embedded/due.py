@@ -121,15 +121,19 @@ def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: dat
 
 def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce) -> None:
     """The run succeeded: forget the row, or debounce what arrived meanwhile. Raises LeaseLost."""
-    pending = _held(connection, claimed)
     key = (claimed.consumer, claimed.conversation_id)
-    if pending is None:
-        connection.execute("DELETE FROM reactions WHERE consumer = ? AND conversation_id = ?", key)
-    else:
-        connection.execute(
-            "UPDATE reactions SET lease = NULL, attempts = 0, due_at = ? WHERE consumer = ? AND conversation_id = ?",
-            (to_text(debounce.due_at(pending)), *key),
-        )
+    forgotten = connection.execute(
+        "DELETE FROM reactions WHERE consumer = ? AND conversation_id = ? AND lease = ? AND first_at IS NULL",
+        (*key, claimed.lease),
+    )
+    if forgotten.rowcount:
+        return
+    pending = _held(connection, claimed)
+    assert pending is not None
+    connection.execute(
+        "UPDATE reactions SET lease = NULL, attempts = 0, due_at = ? WHERE consumer = ? AND conversation_id = ?",
+        (to_text(debounce.due_at(pending)), *key),
+    )
 
 
 def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime) -> None:
