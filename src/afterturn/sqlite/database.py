@@ -94,11 +94,14 @@ class Database:
         if self._closed:
             return
         self._closed = True
-        self._writes.put(None)
-        for _ in self._threads[1:]:
+        writer, *readers = self._threads
+        for _ in readers:
             self._reads.put(None)
-        for thread in self._threads:
+        for thread in readers:
             thread.join()
+        # The last connection folds the write-ahead log into the file; two that close at once leave it to each other.
+        self._writes.put(None)
+        writer.join()
 
     def __enter__(self) -> Database:
         return self
