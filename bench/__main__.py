@@ -11,7 +11,7 @@ from typing import Any
 
 from afterturn.errors import AfterturnError
 from bench import inbox, memory, pipeline, settle
-from bench.measure import RESULTS, Report, show, write
+from bench.measure import RESULTS, Report, set_switch_interval, show, write
 from bench.workload import DIALOGUES
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
@@ -31,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", type=Path, help="the dialogues of pipeline and topics (default: %(default)s)", default=DIALOGUES
     )
+    parser.add_argument("--switch-interval", type=float, metavar="SECONDS", help="of Python's threads, for a trial")
     options = parser.parse_args(arguments)
+    if options.switch_interval is not None:
+        set_switch_interval(options.switch_interval)
     names = [options.name] if options.name else [*BENCHMARKS, "topics"]
     if options.json and len(names) > 1:
         parser.error("--json names one file: say which benchmark")

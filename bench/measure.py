@@ -7,6 +7,7 @@ import os
 import platform
 import sqlite3
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -141,6 +142,21 @@ def write(report: Report, path: Path | None) -> Path:
     }
     target.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n", "utf-8")
     return target
+
+
+def set_switch_interval(seconds: float) -> None:
+    """Here and in the processes that a benchmark starts (see :func:`apart`)."""
+    sys.setswitchinterval(seconds)
+
+
+def apart(module: str, *arguments: object) -> dict[str, Any]:
+    """Run a module of ours in a process of its own, so that its memory is its own; returns the JSON that it prints."""
+    interval = f"sys.setswitchinterval({sys.getswitchinterval()})"
+    code = f"import runpy, sys; {interval}; runpy.run_module({module!r}, run_name='__main__')"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def machine() -> dict[str, Any]:

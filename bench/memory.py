@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from afterturn.app import App
 from afterturn.build import open_backbone
 from afterturn.config import Settings
 from bench import files, workload
-from bench.measure import Report, figure, ratio
-from bench.pipeline import emptied, peak, resident, settle_in_flight
+from bench.measure import Report, apart, figure, ratio
+from bench.pipeline import emptied, hush, peak, resident, settle_in_flight
 
 PORTION = 2_000
 TURNS_EACH = 5
@@ -28,7 +27,7 @@ POINTS = (20_000, 40_000, 60_000)
 
 def run(*, rounds: int = 1, folder: Path | None = None) -> Report:
     with files.scratch(folder) as place:
-        found = [_apart(files.fresh(place, "memory")) for _ in range(rounds)]
+        found = [apart("bench.memory", files.fresh(place, "memory")) for _ in range(rounds)]
     at = {point: [one["residentMiB"][str(point)] for one in found] for point in POINTS}
     return Report(
         "memory",
@@ -43,6 +42,7 @@ def run(*, rounds: int = 1, folder: Path | None = None) -> Report:
 
 
 async def processed(path: Path) -> dict[str, Any]:
+    hush()
     start = resident()
     found: dict[int, float] = {}
     async with open_backbone(App(), Settings(db=path, webhook_url=None, alert_url=None)) as backbone:
@@ -57,12 +57,6 @@ async def processed(path: Path) -> dict[str, Any]:
         stop.set()
         await running
     return {"startMiB": start, "residentMiB": found, "peakMiB": peak()}
-
-
-def _apart(path: Path) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-m", "bench.memory", str(path)], check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 if __name__ == "__main__":

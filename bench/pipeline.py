@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import resource
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from afterturn.build import open_backbone
 from afterturn.config import Settings
 from afterturn.model import Turn
 from bench import bare, files, workload
-from bench.measure import Report, Stopwatch, figure, ratio
+from bench.measure import Report, Stopwatch, apart, figure, ratio
 
 IN_FLIGHT = 32
 MIB = 1 << 20
@@ -38,7 +38,7 @@ def run(*, rounds: int = 5, folder: Path | None = None, data: Path = workload.DI
     with files.scratch(folder) as place:
         for _ in range(rounds):
             bare_rates.append(bare.run(files.fresh(place, "bare"), prepared).rate)
-            outcomes.append(_apart(files.fresh(place, "pipeline"), data))
+            outcomes.append(apart("bench.pipeline", files.fresh(place, "pipeline"), data))
     rates = [one["turns"] / one["seconds"] for one in outcomes]
     return Report(
         "pipeline",
@@ -139,14 +139,13 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _apart(path: Path, data: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "bench.pipeline", str(path), str(data)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def hush() -> None:
+    """The alerts of made-up emergencies are of no use here."""
+    logging.getLogger("afterturn").setLevel(logging.CRITICAL)
 
 
 def _main() -> None:
+    hush()
     conversations = workload.dialogues(Path(sys.argv[2]))
     start = resident()
     outcome = asyncio.run(through(Path(sys.argv[1]), conversations))
