@@ -65,6 +65,12 @@ class Child:
         if self.status is None:
             os.kill(self.pid, signal.SIGTERM)
 
+    def tell(self, signal_: signal.Signals) -> None:
+        """Send it a signal and give it a moment."""
+        if self.status is None:
+            os.kill(self.pid, signal_)
+            time.sleep(0.2)
+
     def end(self) -> None:
         """Kill it if it is still there; its status then stays None."""
         if self.status is None:

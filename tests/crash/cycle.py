@@ -19,7 +19,7 @@ from tests.crash.children import Child, wait_for
 from tests.crash.inspection import OUTCOME, acknowledged, inspect, left_over
 from tests.crash.outcome import Acknowledged, Outcome
 from tests.crash.plan import Part, Plan, Round, Step, Verb, Worker, released
-from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, Place, fork, work
+from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, STACKS, Place, fork, work
 
 MOMENT = "a moment"
 STOP_WITHIN_S = 20.0
@@ -105,6 +105,8 @@ def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], resu
         for child in children:
             child.stop()
         wait_for(children, lambda child: child.status is not None, within=STOP_WITHIN_S)
+        for child in children:
+            child.tell(STACKS)
     finally:
         for child in children:
             child.end()
@@ -133,6 +135,7 @@ def _inspected(place: Place, plan: Plan, result: Result) -> bool:
     child = Child(fork(partial(inspect, place, plan.threads), place), Worker(Part.DRAIN))
     try:
         wait_for([child], lambda child: child.status is not None, within=DRAIN_WITHIN_S)
+        child.tell(STACKS)
     finally:
         child.end()
     if child.status is None:
@@ -145,4 +148,4 @@ def _inspected(place: Place, plan: Plan, result: Result) -> bool:
 
 def _tail(place: Place) -> str:
     lines = (place.folder / LOG).read_text(errors="replace").splitlines()
-    return "\n  ".join(lines[-12:])
+    return "\n  ".join(lines[-40:])

@@ -74,16 +74,17 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
 
 def left_over(path: Path) -> list[str]:
     """What a file still holds to be done: for whoever has to find out why it was not done."""
+    told = [f"{one.name} {one.stat().st_size}" for one in sorted(path.parent.iterdir())]
     connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
     try:
-        return [
-            f"{table} {dict(zip((column[0] for column in found.description), row, strict=True))}"
-            for table in ("stream", "reactions")
-            for found in [connection.execute(f"SELECT * FROM {table} LIMIT 8")]
-            for row in found
-        ]
+        for table in ("stream", "reactions"):
+            told += [f"{table} {dict(row)}" for row in connection.execute(f"SELECT * FROM {table} LIMIT 8")]
+    except sqlite3.Error as error:
+        told.append(f"{type(error).__name__}: {error}")
     finally:
         connection.close()
+    return told
 
 
 def _watch_sweeps(backbone: Backbone) -> list[str]:

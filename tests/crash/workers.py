@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import random
@@ -30,6 +31,8 @@ ACKNOWLEDGED = "acknowledged.jsonl"
 DIALOGUES = "dialogues.jsonl"
 LOG = "workers.log"
 TOO_LONG_S = 60
+STACKS = signal.SIGUSR1
+"""Makes a worker write the stacks of its threads into the log."""
 CRASHED = 70
 
 
@@ -86,6 +89,7 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, worker: Wo
         log = os.open(place.folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        faulthandler.register(STACKS, all_threads=True)
         points.watch_connections(place.checkpoint)
         _arm(worker)
         asyncio.run(work())
