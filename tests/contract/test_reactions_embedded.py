@@ -18,14 +18,14 @@ from tests.contract.reactions.rig import Engines, Probe, fail_times, one_probe, 
 from tests.contract.reactions.timing import RepeatContract, TimingContract
 from tests.contract.samples import at
 
-from afterturn.errors import ConfigError
+from afterturn.errors import ConfigError, StoreBusy
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import Worker
 from afterturn.reactions.embedded.worker import MAX_DEATHS
 from afterturn.reactions.engine import Signal
 from afterturn.reactions.state import ReactionState
 from afterturn.reactions.window import ReactionContext, TurnWindow
-from afterturn.testing import Crash
+from afterturn.testing import Crash, Fault, Faults, Moment, faulty
 
 
 @pytest.fixture
@@ -187,7 +187,6 @@ class TestLeases:
             await asyncio.gather(*tasks)
             assert sorted(run.conversation_id for run in probe.runs) == sorted(f"c{number}" for number in range(40))
 
-
     async def test_a_run_that_kills_every_worker_is_failed_in_the_end(self, path: Path) -> None:
         """Visible, and without taking one more worker down; a newer turn is tried again."""
         probe = Probe(act=fail_times(MAX_DEATHS, Crash))
@@ -207,6 +206,18 @@ class TestLeases:
             await rig.settle("m1")
             await rig.worker.run_due()
             assert await rig.state() is ReactionState.FRESH
+
+    async def test_a_window_that_cannot_be_read_uses_up_no_attempt(self, path: Path) -> None:
+        probe = Probe()
+        async with open_rig(path, one_probe(probe, attempts=2, **NOW)) as rig:
+            await rig.register()
+            await rig.settle("m0")
+            faults = Faults.first(MAX_DEATHS + 2, Fault(Moment.BEFORE, StoreBusy), verb="window")
+            rig.store = faulty(rig.store, faults)
+            rig.worker = rig.another_worker("second")
+            await rig.advance(timedelta(minutes=5))
+            assert await rig.state() is ReactionState.FRESH
+            assert [run.attempt for run in probe.runs] == [1]
 
 
 class TestShutdown:

@@ -6,7 +6,7 @@ can neither hold a reaction back nor hurry it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 
@@ -27,10 +27,14 @@ class Debounce:
     max_wait: timedelta
 
     def signal(self, pending: Pending | None, now: datetime, *, immediate: bool = False) -> Pending:
-        """What waits after one more turn. A clock that stepped back moves nothing back."""
+        """What waits after one more turn. After a clock stepped back, nothing waits for it to catch up."""
         if pending is None:
             return Pending(first_at=now, last_at=now, immediate=immediate)
-        return replace(pending, last_at=max(pending.last_at, now), immediate=pending.immediate or immediate)
+        return Pending(
+            first_at=min(pending.first_at, now),
+            last_at=max(pending.last_at, now),
+            immediate=pending.immediate or immediate,
+        )
 
     def due_at(self, pending: Pending) -> datetime:
         """When to run: never after ``first_at + max_wait``; at once where a turn asked for that."""

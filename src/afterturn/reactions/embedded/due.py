@@ -136,12 +136,12 @@ def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce)
     )
 
 
-def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime) -> None:
-    """The run failed and is tried again later. Raises LeaseLost."""
+def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime, *, counted: bool) -> None:
+    """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, due_at = ? WHERE consumer = ? AND conversation_id = ?",
-        (to_text(until), claimed.consumer, claimed.conversation_id),
+        "UPDATE reactions SET lease = NULL, due_at = ?, attempts = ? WHERE consumer = ? AND conversation_id = ?",
+        (to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
     )
 
 

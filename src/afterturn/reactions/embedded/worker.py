@@ -21,7 +21,6 @@ from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Store, Window
 from afterturn.store.sqlite import stamping
 
-
 MAX_DEATHS = 5
 """Runs that may end with the death of their worker, at least. A run that kills would otherwise kill for ever."""
 
@@ -191,7 +190,8 @@ class Worker:
 
         def unit(connection: sqlite3.Connection) -> None:
             if not last or window is None:
-                due.put_off(connection, claimed, now + delay)
+                # A window that could not be read is nothing that the consumer did.
+                due.put_off(connection, claimed, now + delay, counted=window is not None)
             elif due.give_up(connection, claimed, consumer.debounce):
                 stamping.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
 
