@@ -26,7 +26,7 @@ from tests.emulator import access, session  # noqa: F401
 from afterturn.aws.session import Access, open_client
 from afterturn.errors import StreamUnavailable
 from afterturn.stream.port import MAX_RECEIVES, Depth, Queue, Stream
-from afterturn.stream.sqs import QueueUrls, SqsStream
+from afterturn.stream.sqs import QueueUrls, SqsStream, open_publisher, open_stream
 from afterturn.testing import ManualClock
 
 
@@ -106,6 +106,18 @@ class TestSqsStream(StreamContract):
             stream = SqsStream(client, QueueUrls(*["http://127.0.0.1:1/1/events.fifo"] * 4), clock)
             with pytest.raises(StreamUnavailable, match=r"events.fifo cannot be reached"):
                 await stream.publish(event("a", 1))
+
+    async def test_a_stream_brings_clients_of_its_own(self, access: Access, session: Any, clock: ManualClock) -> None:  # noqa: F811
+        async with open_client("sqs", access, session) as client:
+            queues = await create_queues(client)
+        async with open_publisher(access, queues, clock, session=session) as publisher:
+            await publisher.publish(event("a", 1))
+        async with open_stream(access, queues, clock, wait=timedelta(0), session=session) as stream:
+            await publish(stream, "a@2")
+            batch = await receive(stream)
+            assert names(batch) == ["a@1", "a@2"]
+            await stream.ack([one.receipt for one in batch])
+            assert (await stream.depth()).main == 0
 
 
 class TestSqsRedrive(RedriveContract):

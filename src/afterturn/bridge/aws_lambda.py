@@ -54,7 +54,7 @@ class Handler:
 
     def close(self) -> None:
         """Close them; Lambda never says when it ends."""
-        if self._opening is not None:
+        if self._opening is not None and self._opened is not None:
             self._loop.run(self._opening.__aexit__(None, None, None))
         self._loop.close()
 

@@ -1,7 +1,19 @@
 """The stream on two SQS FIFO queues. Nothing here loads a driver: a client comes from outside."""
 
 from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls, SqsClient
+from afterturn.stream.sqs.opening import LONG_POLL, open_publisher, open_stream
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.stream import SqsStream
 
-__all__ = ["PUBLISHING", "READING", "Patience", "QueueUrls", "SqsClient", "SqsPublisher", "SqsStream"]
+__all__ = [
+    "LONG_POLL",
+    "PUBLISHING",
+    "READING",
+    "Patience",
+    "QueueUrls",
+    "SqsClient",
+    "SqsPublisher",
+    "SqsStream",
+    "open_publisher",
+    "open_stream",
+]

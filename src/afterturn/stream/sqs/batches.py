@@ -66,7 +66,8 @@ async def _call(call: Callable[..., Awaitable[Any]], url: str, entries: Sequence
         )
     failed = {int(one["Id"]): short_code(one.get("Code", "")) for one in answer.get("Failed") or ()}
     for code in sorted(set(failed.values())):
-        telemetry.log("sqs_entries_failed", level=logging.WARNING, queue=queue_name(url), error=code)
+        level = logging.DEBUG if code in STALE else logging.WARNING
+        telemetry.log("sqs_entries_failed", level=level, queue=queue_name(url), error=code)
     return failed
 
 

@@ -1,0 +1,54 @@
+"""The function that the emulator invokes: the bridge over SQS, with an engine that writes down what it is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from afterturn.aws.session import Access, open_client
+from afterturn.bridge.aws_lambda import Handler, Invocations
+from afterturn.bridge.bridge import Bridge
+from afterturn.clock import system_clock, to_text
+from afterturn.errors import StreamUnavailable
+from afterturn.reactions.engine import Accepted, Signal
+from afterturn.stream.port import Delivery, Receipt
+from afterturn.stream.sqs import QueueUrls, SqsStream
+
+
+class Unburying(SqsStream):
+    """The first burial fails, as it does when the dead letters cannot be reached."""
+
+    failed = False
+
+    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+        if not self.failed:
+            self.failed = True
+            raise StreamUnavailable("no answer")
+        await super().bury(delivery, reason=reason)
+
+
+class Writer:
+    """Appends a line for each batch."""
+
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+        write(" ".join(f"{one.consumer}/{one.conversation_id}@{to_text(one.occurred_at)}" for one in signals))
+        return Accepted()
+
+
+def write(line: str) -> None:
+    with open(os.environ["SIGNALS"], "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+@asynccontextmanager
+async def opener() -> AsyncIterator[tuple[Bridge, Invocations]]:
+    account = os.environ["ACCOUNT"]
+    access = Access(region="us-east-1", endpoint=os.environ["ENDPOINT"], access_key=account, secret_key="test")
+    async with open_client("sqs", access) as client:
+        stream = Unburying(client, QueueUrls(*os.environ["QUEUES"].split()), system_clock)
+        yield Bridge(stream, Writer(), ["topics"], visibility=timedelta(seconds=30)), stream
+
+
+handler = Handler(opener)
