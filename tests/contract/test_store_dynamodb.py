@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,10 +13,13 @@ from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamping import StampContract, WindowContract
 from tests.contract.store.writing import SavingContract, SettleContract
 from tests.emulator import access, emulator, session  # noqa: F401
+from tests.unit.aws.strict import StrictDynamo
+from tests.unit.aws.trouble import Trouble
 
+from afterturn.aws.backoff import Backoff
 from afterturn.aws.session import Access, open_client
-from afterturn.aws.table import INDEXES, table_definition
-from afterturn.store.dynamodb import DynamoStore
+from afterturn.aws.table import INDEXES, Index, table_definition
+from afterturn.store.dynamodb import DynamoStore, Placement, Placements
 from afterturn.store.port import Store
 
 TABLE = "afterturn-test"
@@ -24,23 +28,39 @@ TABLE = "afterturn-test"
 class DynamoShelf:
     """One table of one account."""
 
-    def __init__(self, given: Access, loaded: Any) -> None:
+    def __init__(
+        self, given: Access, loaded: Any, trouble: Trouble | None = None, placements: Placements | None = None
+    ) -> None:
         self._access = given
         self._session = loaded
+        self._trouble = trouble
+        self._placements = placements or Placements()
         self._is_made = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Store]:
+        definition = table_definition(TABLE, _indexes(self._placements))
         async with open_client("dynamodb", self._access, self._session) as client:
             if not self._is_made:
-                await client.create_table(**table_definition(TABLE, INDEXES))
+                await client.create_table(**definition)
                 self._is_made = True
-            yield DynamoStore.on(client, TABLE)
+            StrictDynamo(definition).watch(client)
+            if self._trouble is not None:
+                self._trouble.befall(client)
+            backoff = Backoff(base=0.001, cap=0.02, chance=random.Random(7))
+            yield DynamoStore.on(client, TABLE, backoff=backoff, placements=self._placements)
+
+
+def _indexes(placements: Placements) -> Sequence[Index]:
+    return list({index.name: index for index in (*INDEXES, *placements.indexes)}.values())
 
 
 @pytest.fixture
-def shelf(access: Access, session: Any) -> Shelf:  # noqa: F811
-    return DynamoShelf(access, session)
+def shelf(request: pytest.FixtureRequest, access: Access, session: Any) -> Shelf:  # noqa: F811
+    """As the class that asks for it wants it."""
+    placement = getattr(request.cls, "placement", None)
+    placements = None if placement is None else Placements(Placement.parse(placement), (Placement.parse(placement),))
+    return DynamoShelf(access, session, getattr(request.cls, "trouble", None), placements)
 
 
 @pytest.fixture
@@ -69,5 +89,25 @@ class TestDynamoRecency(RecencyContract):
     pass
 
 
+class TestDynamoRecencyByMonth(RecencyContract):
+    placement = "monthly"
+
+
+class TestDynamoRecencyInShards(RecencyContract):
+    placement = "b/sharded:3"
+
+
 class TestDynamoRead(ReadContract):
     pass
+
+
+class TestDynamoSettleInTrouble(SettleContract):
+    """The same promises while AWS throttles, refuses, leaves keys unread and loses answers."""
+
+    trouble = Trouble(seed=1, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoStampInTrouble(StampContract):
+    """As above."""
+
+    trouble = Trouble(seed=2, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

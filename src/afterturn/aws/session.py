@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any
 
 from afterturn.aws.errors import translated
 from afterturn.errors import MissingExtra
+
+_LARGE_BODY = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,14 @@ async def open_client(service: str, access: Access, session: Any = None) -> Asyn
             ),
         )
         client = await opening.__aenter__()
+    client.meta.events.register("before-send", _hand_on_in_pieces)
     try:
         yield client
     finally:
         await opening.__aexit__(None, None, None)
+
+
+def _hand_on_in_pieces(request: Any, **_: Any) -> None:
+    """aiohttp warns of a body above 1 MB that it gets in one piece; a turn may have four."""
+    if isinstance(request.body, bytes) and len(request.body) > _LARGE_BODY:
+        request.body = io.BytesIO(request.body)

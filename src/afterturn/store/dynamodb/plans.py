@@ -101,8 +101,10 @@ class Plan:
     added: int = 0
 
 
-def plan_settle(turn: Turn, known: Known, placements: Placements, *, now: datetime, emitter: str) -> Plan | Repeat:
-    """The one transaction of a turn."""
+def plan_settle(
+    turn: Turn, known: Known, placements: Placements, *, now: datetime, emitter: str, call: str
+) -> Plan | Repeat:
+    """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
     given = turn.conversation
     if known.settled_under_key is not None:
         return Repeat(occurred_at=known.settled_under_key)
@@ -147,6 +149,7 @@ def plan_settle(turn: Turn, known: Known, placements: Placements, *, now: dateti
         "channel": head.channel.value,
         "emitter": emitter,
         "flushMode": turn.flush_mode.value,
+        "call": call,
     }
     actions = [
         _write_meta(given, known.head, after, marks),

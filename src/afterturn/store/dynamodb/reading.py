@@ -54,7 +54,7 @@ class Reading:
         window = _Window.of(part, before)
         if window.is_empty:
             return Slice(rows=(), exhausted=True)
-        index, groups = await self._partitions(part)
+        index, groups = await self._partitions(part, before)
         sources = [[self._source(index, partition, window) for partition in group] for group in groups]
         found, exhausted = await merge(sources, limit)
         return Slice(rows=tuple(rows.conversation(item) for item in found), exhausted=exhausted)
@@ -107,14 +107,15 @@ class Reading:
             after = ids[-1]
         return totals | {"openWorkOrders": await self._table.count(Query(keys.OPEN_WORK_ORDERS, index=WORK_ORDER))}
 
-    async def _partitions(self, part: Range) -> tuple[Index, list[list[str]]]:
+    async def _partitions(self, part: Range, before: RecencyKey | None) -> tuple[Index, list[list[str]]]:
         if part.of_property:
             return PROPERTY_RECENCY, [[keys.of_property(part.property_id)]]
         layout = self._placement.layout
         months: list[str] = []
         if layout.kind is Kind.MONTHLY:
             months = [item["SK"] async for item in self._table.items(Query(keys.MONTHS))]
-        return self._placement.slot.table_index, layout.groups(part.since, part.until, months)
+        ends = [at for at in (part.until, None if before is None else before.at) if at is not None]
+        return self._placement.slot.table_index, layout.groups(part.since, min(ends, default=None), months)
 
     def _source(self, index: Index, partition: str, window: _Window) -> Source:
         query = window.query(index, partition)

@@ -116,7 +116,12 @@ class Table:
             params["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if action.verb == "Update":
             params["ReturnValues"] = "ALL_NEW"
-        answer = await self._call(f"{action.verb.lower()}_item", params)
+
+        async def unit() -> Any:
+            return await self._call(f"{action.verb.lower()}_item", params)
+
+        # Nothing was read for a write without a condition, so nothing has to be read again.
+        answer = await (unit() if action.condition is not None else self.until_done(unit))
         return from_item(answer.get("Attributes", {}))
 
     async def transact(self, actions: Sequence[Action]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from weakref import WeakValueDictionary
@@ -30,6 +32,16 @@ from afterturn.store.dynamodb.table import Conflict, Table
 from afterturn.store.port import Settled
 
 _MAX_SAVED_BYTES = 3_000_000
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """One call of settle. ``call``: its name, which the turn bears that it writes. ``sent``: the events of what it has
+    tried to write; ``settled``: the one that turned out to have been taken, though the answer was lost."""
+
+    call: str
+    sent: list[TurnSettled] = field(default_factory=list)
+    settled: TurnSettled | None = None
 
 
 class Writing:
@@ -58,8 +70,9 @@ class Writing:
         return added
 
     async def settle(self, turn: Turn, now: datetime, emitter: str) -> Settled:
+        attempts = _Attempts(call=uuid.uuid4().hex)
         async with self._alone(turn.conversation.id):
-            return await self._table.until_done(lambda: self._settle(turn, now, emitter))
+            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts))
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write, where the guess is right whether the conversation is there; two where it is wrong."""
@@ -82,23 +95,28 @@ class Writing:
         raise AssertionError("the second write returns or raises")
 
     async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
-        known = await self._read(meta.id, messages, None)
+        known = await self._read(meta.id, messages)
         plan = plan_save(meta, messages, known, self._placements, now=now)
         if plan is None:
             return 0
         await self._carry_out(meta.id, plan)
         return plan.added
 
-    async def _settle(self, turn: Turn, now: datetime, emitter: str) -> Settled:
+    async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts) -> Settled:
         conversation_id = turn.conversation.id
         kept = self._heads.get(conversation_id)
-        # Where the head is kept, the messages are taken to be new ones: if not, the transaction says so.
-        known = Known(kept) if kept else await self._read(conversation_id, turn.messages, turn.key)
-        plan = plan_settle(turn, known, self._placements, now=now, emitter=emitter)
+        if kept is not None:
+            known = Known(kept)  # the messages are taken to be new ones: if not, the transaction says so
+        else:
+            known = await self._read(conversation_id, turn.messages, turn.key, attempts)
+        if attempts.settled is not None:
+            return Settled(attempts.settled, new=True, published=False)
+        plan = plan_settle(turn, known, self._placements, now=now, emitter=emitter, call=attempts.call)
         if isinstance(plan, Repeat):
             return await self._settled_before(conversation_id, plan, known.head)
-        await self._carry_out(conversation_id, plan)
         assert plan.event is not None
+        attempts.sent.append(plan.event)
+        await self._carry_out(conversation_id, plan)
         return Settled(plan.event, new=True, published=False)
 
     async def _carry_out(self, conversation_id: str, plan: Plan) -> None:
@@ -107,8 +125,17 @@ class Writing:
         await self._table.transact(plan.actions)
         self._keep(conversation_id, plan.head)
 
-    async def _read(self, conversation_id: str, messages: Sequence[Message], key: str | None) -> Known:
-        """The head, and what is known of the messages and the key: one consistent read of up to 62 small items."""
+    async def _read(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        key: str | None = None,
+        attempts: _Attempts | None = None,
+    ) -> Known:
+        """The head, and what is known of the messages and the key: one consistent read of some 62 small items.
+
+        Where this call has sent a turn before and was not told that it was taken, that is found out, too.
+        """
         meta = keys.meta(conversation_id)
         by_id = {one.id: keys.known_message(conversation_id, one.id) for one in messages}
         by_provider = {
@@ -120,10 +147,11 @@ class Writing:
         under_key = None if key is None else keys.known_turn(conversation_id, key)
         if under_key is not None:
             wanted.append(under_key)
-        if len(wanted) == 1:
-            item = await self._table.get(meta)
-            return Known(Head.of(item) if item else None)
-        found = await self._table.get_many(wanted)
+        sent = {} if attempts is None else {keys.turn(conversation_id, one.occurred_at): one for one in attempts.sent}
+        found = await self._table.get_many([*wanted, *sent])
+        for turn, event in sent.items():
+            if attempts is not None and found.get(turn, {}).get("call") == attempts.call:
+                attempts.settled = event
         return Known(
             head=Head.of(found[meta]) if meta in found else None,
             by_id={name: found[one] for name, one in by_id.items() if one in found},
