@@ -38,17 +38,14 @@ class App:
 
         return register
 
-    def open(
-        self, settings: Settings | None = None, *, looking_on: bool = False, **given: Any
-    ) -> AbstractAsyncContextManager[Backbone]:
+    def open(self, settings: Settings | None = None, **given: Any) -> AbstractAsyncContextManager[Backbone]:
         """The app on its store: ``async with app.open(db="afterturn.db") as backbone: …``.
 
-        Settings come from the environment where they are not given. ``looking_on``: only to ask; see
-        ``build.open_backbone``.
+        Settings come from the environment where they are not given.
         """
         from afterturn.build import open_backbone  # noqa: PLC0415 - only the composition root knows the adapters
 
-        return open_backbone(self, settings or read_settings(**given), looking_on=looking_on)
+        return open_backbone(self, settings or read_settings(**given))
 
 
 def load_app(reference: str) -> App:

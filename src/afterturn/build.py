@@ -15,7 +15,6 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Settings
 from afterturn.consumers.shipped import register_shipped
-from afterturn.errors import StoreError
 from afterturn.reactions.embedded import EmbeddedEngine, Worker
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
@@ -30,18 +29,14 @@ async def open_backbone(
     app: App,
     settings: Settings,
     *,
-    looking_on: bool = False,
     clock: Clock = system_clock,
     chance: random.Random | None = None,
 ) -> AsyncIterator[Backbone]:
     """The embedded profile: store, stream and engine in one SQLite file, closed when the block ends.
 
-    ``looking_on``: for a command that only asks. Then the file has to exist, and the app's consumers are not recorded
-    as ones that owe from now on. Raises ConfigError for settings or consumers that make no sense, and StoreError for a
+    Raises ConfigError for settings or consumers that make no sense, and StoreError for a
     file that cannot be used.
     """
-    if looking_on and not settings.db.exists():
-        raise StoreError(f"{settings.db} does not exist; name another file with --db, or import something first")
     registry = Registry()
     if app.shipped:
         register_shipped(registry, settings)
@@ -73,6 +68,5 @@ async def open_backbone(
             bridge=Bridge(stream, engine, registry.names, visibility=settings.lease),
             wake=wake,
         )
-        if not looking_on:
-            await backbone.register()
+        await backbone.register()
         yield backbone
