@@ -49,7 +49,10 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of several rounds, with the smallest and the largest of them."""
+    """The median of several rounds, with the smallest and the largest of them.
+
+    ``p99``: what 99 of 100 single readings do not exceed, where single readings were taken.
+    """
 
     name: str
     unit: str
@@ -57,6 +60,7 @@ class Figure:
     low: float
     high: float
     rounds: int
+    p99: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def show(report: Report) -> None:
     width = max(len(name) for name in [one.name for one in report.figures] + [one.name for one in report.ratios])
     for one in report.figures:
         spread = f"{_round(one.low)} to {_round(one.high)}" if one.rounds > 1 else ""
-        print(f"  {one.name:<{width}}  {_round(one.median):>10} {one.unit:<9} {spread:<22} n={one.rounds}")
+        tail = "" if one.p99 is None else f"  p99 {_round(one.p99)}"
+        print(f"  {one.name:<{width}}  {_round(one.median):>10} {one.unit:<9} {spread:<22} n={one.rounds}{tail}")
     for each in report.ratios:
         spread = f"{each.low:.3g} to {each.high:.3g}" if each.rounds > 1 else ""
         print(f"  {each.name:<{width}}  {each.median:>10.4g} {'×':<9} {spread:<22} {_verdict(each)}")
