@@ -151,6 +151,7 @@ CREATE TABLE reactions (
   last_at TEXT,
   immediate INTEGER NOT NULL DEFAULT 0,
   due_at TEXT NOT NULL,
+  retry_at TEXT,
   lease TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,

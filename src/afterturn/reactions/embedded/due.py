@@ -2,7 +2,8 @@
 
 ``first_at``, ``last_at`` and ``immediate`` are the turns that wait (see ``debounce.Pending``). A claim takes them into
 the run and clears them, so that what is there when the run ends has arrived while it ran. ``due_at`` is when the row
-may be claimed: by the debounce, after a back-off, or, while ``lease`` is set, when the lease ends.
+may be claimed: by the debounce, after a back-off, or, while ``lease`` is set, when the lease ends. ``retry_at`` is the
+end of the back-off alone: whoever skips quiet periods still waits for it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Claimed:
 def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
     key = (given.consumer, given.conversation_id)
     row = connection.execute(
-        "SELECT newest, first_at, last_at, immediate, due_at, lease, attempts, failed FROM reactions "
+        "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, failed FROM reactions "
         "WHERE consumer = ? AND conversation_id = ?",
         key,
     ).fetchone()
@@ -43,15 +44,14 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
             (*key, to_text(given.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
         )
         return
-    newest, first_at, last_at, immediate, due_at, lease, attempts, failed = row
+    newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, failed = row
     if failed and to_text(given.occurred_at) <= newest:
         return
     pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
     if failed:
         attempts = 0
     if lease is None:
-        own = to_text(debounce.due_at(pending))
-        due_at = max(own, due_at) if attempts else own
+        due_at = max(to_text(debounce.due_at(pending)), retry_at or "")
     connection.execute(
         "UPDATE reactions SET newest = max(newest, ?), first_at = ?, last_at = ?, immediate = ?, due_at = ?, "
         "attempts = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
@@ -61,7 +61,9 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
 
 _DUE = "consumer = :consumer AND failed = 0 AND due_at <= :now"
 """A range of ``reactions_due``, so that looking costs the same however many reactions wait."""
-_EAGERLY_DUE = "consumer = :consumer AND failed = 0 AND (due_at <= :now OR (lease IS NULL AND attempts = 0))"
+_EAGERLY_DUE = (
+    "consumer = :consumer AND failed = 0 AND (due_at <= :now OR (lease IS NULL AND ifnull(retry_at, '') <= :now))"
+)
 
 
 def any_due(connection: sqlite3.Connection, consumer: str, now: datetime, *, eager: bool) -> bool:
@@ -94,8 +96,8 @@ def claim(
     for conversation_id, attempts, due_at in found:
         lease = f"{worker} {due_at}"
         connection.execute(
-            "UPDATE reactions SET lease = ?, due_at = ?, first_at = NULL, last_at = NULL, immediate = 0, "
-            "attempts = attempts + 1 WHERE consumer = ? AND conversation_id = ?",
+            "UPDATE reactions SET lease = ?, due_at = ?, retry_at = NULL, first_at = NULL, last_at = NULL, "
+            "immediate = 0, attempts = attempts + 1 WHERE consumer = ? AND conversation_id = ?",
             (lease, to_text(until), consumer, conversation_id),
         )
         claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease))
@@ -140,7 +142,8 @@ def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime, *
     """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, due_at = ?, attempts = ? WHERE consumer = ? AND conversation_id = ?",
+        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2 "
+        "WHERE consumer = ?3 AND conversation_id = ?4",
         (to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
     )
 
@@ -167,7 +170,7 @@ def retry(connection: sqlite3.Connection, consumer: str, conversation_id: str, n
     connection.execute(
         "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
         "VALUES (?,?,?,?,?,1,?) ON CONFLICT (consumer, conversation_id) DO UPDATE SET failed = 0, attempts = 0, "
-        "first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, immediate = 1, "
+        "retry_at = NULL, first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, immediate = 1, "
         "due_at = iif(lease IS NULL, excluded.due_at, due_at)",
         (consumer, conversation_id, to_text(newest), at, at, at),
     )
