@@ -31,6 +31,7 @@ class Result:
     """``kills``: deaths by the point that was passed, or ``MOMENT``. ``problems``: all that must not be.
 
     ``finished``: victims that were done before their time came. ``frozen``: workers that stood still for a while.
+    ``revived``: reactions that were given up on because their workers died, and retried.
     """
 
     cycle: int
@@ -38,6 +39,7 @@ class Result:
     problems: list[str] = field(default_factory=list)
     finished: int = 0
     frozen: int = 0
+    revived: int = 0
     acknowledged: int = 0
     heard: int = 0
     seconds: float = 0.0
@@ -63,6 +65,7 @@ def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
         outcome: Outcome = pickle.loads((folder / OUTCOME).read_bytes())
         result.problems += broken(outcome)
         result.acknowledged, result.heard = len(outcome.acknowledged), len(outcome.heard)
+        result.revived = outcome.revived
     result.seconds = time.monotonic() - began
     if not result.problems:
         shutil.rmtree(folder)

@@ -38,6 +38,7 @@ class Report:
     cycles: int = 0
     finished: int = 0
     frozen: int = 0
+    revived: int = 0
     acknowledged: int = 0
     heard: int = 0
     seconds: float = 0.0
@@ -49,6 +50,7 @@ class Report:
         self.cycles += 1
         self.finished += result.finished
         self.frozen += result.frozen
+        self.revived += result.revived
         self.acknowledged += result.acknowledged
         self.heard += result.heard
         if result.problems:
@@ -62,6 +64,7 @@ class Report:
             "cycles": self.cycles,
             "finishedBeforeTheirKill": self.finished,
             "frozenForAWhile": self.frozen,
+            "revivedReactions": self.revived,
             "acknowledgedCalls": self.acknowledged,
             "webhooksAndAlerts": self.heard,
             "seconds": round(self.seconds, 1),

@@ -28,6 +28,7 @@ from tests.crash.workers import ACKNOWLEDGED, DATABASE, Place, imported, opened
 
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
+from afterturn.errors import WorkerDied
 from afterturn.ledger.debts import Debt
 from afterturn.store.reads import every
 
@@ -40,6 +41,9 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
     async with opened(place) as backbone:
         swept = _watch_sweeps(backbone)
         left = await backbone.drain(eager=True)
+        revived = await _revive(backbone)
+        if revived:
+            left = await backbone.drain(eager=True)
         audit = await backbone.ledger.audit(grace=timedelta(0))
         registry = registry_of(make_app(), place.settings())
         told: list[Thread] = []
@@ -67,6 +71,7 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
         ),
         swept=tuple(swept),
         dead_letters=left.dead,
+        revived=revived,
         integrity=_integrity(place.folder / DATABASE),
     )
     (place.folder / OUTCOME).write_bytes(pickle.dumps(outcome))
@@ -78,7 +83,8 @@ def left_over(path: Path) -> list[str]:
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     try:
-        for table in ("stream", "reactions"):
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in (name for name in names if name.startswith(("stream", "reactions", "dead"))):
             told += [f"{table} {dict(row)}" for row in connection.execute(f"SELECT * FROM {table} LIMIT 8")]
     except sqlite3.Error as error:
         told.append(f"{type(error).__name__}: {error}")
@@ -99,6 +105,15 @@ def _watch_sweeps(backbone: Backbone) -> list[str]:
 
     backbone.ledger.sweep = watched  # type: ignore[method-assign]
     return caught
+
+
+async def _revive(backbone: Backbone) -> int:
+    """What an operator does about reactions whose workers died time after time; returns how many there were."""
+    failures = await backbone.store.failures(limit=_ALL)
+    died = [one for one in failures if one.error == WorkerDied.__name__]
+    for one in died:
+        await backbone.engine.retry(one.consumer, one.conversation_id)
+    return len(died)
 
 
 def acknowledged(folder: Path) -> list[Acknowledged]:

@@ -87,7 +87,7 @@ class Outcome:
     """``attempted``: for each conversation, the messages of each single call that was ever planned.
 
     ``swept``: what only the sweep of the last drain brought to its consumers. ``dead_letters``: records that workers
-    took five times and died each time.
+    took five times and died each time; ``revived``: reactions of which the same was true, and which were retried.
     """
 
     acknowledged: tuple[Acknowledged, ...]
@@ -101,4 +101,5 @@ class Outcome:
     left: tuple[str, ...] = ()
     swept: tuple[str, ...] = ()
     dead_letters: int = 0
+    revived: int = 0
     integrity: tuple[str, ...] = ("ok",)
