@@ -1,0 +1,213 @@
+"""The half of a reaction that touches the world: windows, consumers, stamps. One object for a worker.
+
+A consumer's failure is returned as data, for the workflow to count. What is raised is repeated by Temporal itself, with
+growing pauses and without an end: no such consumer here, no slot free, the store does not answer, the worker stops.
+Whatever leaves this file goes into a history, so it holds ids, enums and times only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from afterturn import telemetry
+from afterturn.clock import Clock, from_text, to_text
+from afterturn.errors import ConfigError, StoreError
+from afterturn.model import Stamp, Time
+from afterturn.reactions.registry import Consumer, Registry
+from afterturn.reactions.run import Policy, error_kind, run_consumer
+from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal.wire import GiveUp, React, Reacted
+from afterturn.store.port import ConsumerState, Store, Window
+
+_BUSY = timedelta(seconds=1)
+"""When to try again where all slots of a consumer are taken."""
+
+
+class Activities:
+    """``slots``: runs of one consumer at a time in this process, so that a slow or sick one delays no other."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, *, policy: Policy, slots: int = 32) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._policy = policy
+        self._free = {consumer.name: slots for consumer in registry}
+
+    @property
+    def all(self) -> Sequence[Callable[..., Any]]:
+        return (self.react, self.give_up, self.stamp)
+
+    @activity.defn(name=wire.REACT)
+    async def react(self, given: React) -> Reacted:
+        """Run a consumer over what it has not seen, and stamp."""
+        consumer = self._consumer(given)
+        async with self._slot(consumer), _heartbeats():
+            try:
+                window = await self._store.window(given.conversation_id, consumer.name)
+                shadow = window is not None and await self._is_shadow(consumer)
+            except StoreError as error:
+                raise _repeated(error) from None
+            if window is None or _given_up(window, consumer):
+                telemetry.reactions_run.labels(consumer=consumer.name, outcome="nothing_new").inc()
+                return Reacted(wire.NOTHING_NEW)
+            failure = await self._run(consumer, window, given, shadow=shadow)
+        if failure is None:
+            telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped").inc()
+            return Reacted(wire.STAMPED)
+        _tell_failed(consumer, given, failure)
+        return Reacted(wire.FAILED, through=to_text(window.through), error=error_kind(failure))
+
+    @activity.defn(name=wire.GIVE_UP)
+    async def give_up(self, given: GiveUp) -> None:
+        """Mark a failure in the store."""
+        try:
+            await self._store.fail(
+                given.conversation_id,
+                given.consumer,
+                through=from_text(given.through),
+                error=given.error,
+                now=self._clock(),
+            )
+        except StoreError as error:
+            raise _repeated(error) from None
+
+    @activity.defn(name=wire.STAMP)
+    async def stamp(self, given: dict[str, Any]) -> bool:
+        """For foreign workflows that stand in the ledger, in any language: write what they have seen.
+
+        Keys: ``consumer``, ``conversationId``, ``through`` (the ``occurredAt`` of the newest turn that they have
+        handled) and ``data`` (an object; the inbox shows it). Returns whether it was written: a stamp never moves back.
+        """
+        try:
+            foreign = self._registry.foreign[given["consumer"]]
+            stamp = Stamp(data=given.get("data", {}))
+            through: datetime = _TIME.validate_python(given["through"])
+            conversation_id = str(given["conversationId"])
+        except (KeyError, ValueError) as error:
+            raise ApplicationError(
+                "no stamp of a foreign consumer of this app", type=error_kind(error), non_retryable=True
+            ) from None
+        try:
+            return await self._store.stamp(conversation_id, foreign.name, stamp, through=through, now=self._clock())
+        except StoreError as error:
+            raise _repeated(error) from None
+
+    def _consumer(self, given: React) -> Consumer:
+        if given.consumer in self._registry:
+            return self._registry[given.consumer]
+        known = ", ".join(self._registry.names) or "none"
+        telemetry.log(
+            "consumer_unknown",
+            level=logging.ERROR,
+            consumer=given.consumer,
+            conversation_id=given.conversation_id,
+            attempt=activity.info().attempt,
+        )
+        raise ApplicationError(
+            f"this worker has no consumer {given.consumer!r} (it has: {known}); start one that has",
+            type="UnknownConsumer",
+        )
+
+    @asynccontextmanager
+    async def _slot(self, consumer: Consumer) -> AsyncIterator[None]:
+        if self._free[consumer.name] <= 0:
+            raise ApplicationError(
+                f"all slots of {consumer.name!r} are taken here", type="Busy", next_retry_delay=_BUSY
+            )
+        self._free[consumer.name] -= 1
+        try:
+            yield
+        finally:
+            self._free[consumer.name] += 1
+
+    async def _run(self, consumer: Consumer, window: Window, given: React, *, shadow: bool) -> Exception | None:
+        """Run and stamp; returns the consumer's failure, if it failed."""
+        try:
+            stamp = await run_consumer(
+                consumer,
+                window,
+                claims=self._store,
+                policy=self._policy,
+                now=self._clock(),
+                attempt=given.attempt,
+                shadow=shadow,
+            )
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The consumer cancelled something of its own and let that out: its failure, not our shutdown.
+            return ConfigError(f"consumer {consumer.name!r} ended in CancelledError: {error}")
+        except Exception as error:
+            return error
+        except BaseException as error:
+            raise _repeated(error) from None
+        try:
+            await self._store.stamp(
+                given.conversation_id, consumer.name, stamp, through=window.through, now=self._clock()
+            )
+        except StoreError as error:
+            raise _repeated(error) from None
+        except Exception as error:
+            return error
+        return None
+
+    async def _is_shadow(self, consumer: Consumer) -> bool:
+        registration = (await self._store.registrations()).get(consumer.name)
+        return registration is not None and registration.state is ConsumerState.SHADOW
+
+
+_TIME = TypeAdapter(Time)
+
+
+def _given_up(window: Window, consumer: Consumer) -> bool:
+    """A repeated signal does not revive what has failed; a retry takes the mark away first."""
+    stamp = window.conversation.reactions.get(consumer.name)
+    return stamp is not None and stamp.failed_through is not None and stamp.failed_through >= window.through
+
+
+def _repeated(error: BaseException) -> ApplicationError:
+    """Only the kind of an error may stand in a history."""
+    return ApplicationError(f"{error_kind(error)}; it is tried again", type=error_kind(error))
+
+
+def _tell_failed(consumer: Consumer, given: React, failure: Exception) -> None:
+    last = given.attempt >= consumer.attempts
+    telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()
+    telemetry.log(
+        "reaction_failed" if last else "reaction_retried",
+        level=logging.ERROR if last else logging.WARNING,
+        consumer=consumer.name,
+        conversation_id=given.conversation_id,
+        attempt=given.attempt,
+        error=error_kind(failure),
+    )
+
+
+@asynccontextmanager
+async def _heartbeats() -> AsyncIterator[None]:
+    """Tell the server, while the block runs, that this worker lives."""
+    limit = activity.info().heartbeat_timeout
+    if limit is None:
+        yield
+        return
+
+    async def beat(every: float) -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(every)
+
+    task = asyncio.create_task(beat(limit.total_seconds() / 3))
+    try:
+        yield
+    finally:
+        task.cancel()

@@ -1,0 +1,169 @@
+"""The reaction workflow: one for each lane, consumer and conversation. It waits, runs the consumer, and closes.
+
+It closes as soon as nothing waits, also after a failure: the store knows the failure, and the next signal starts a new
+run. So what Temporal holds is bounded by the reactions that wait.
+
+Rules of this file, because an error here would stop a conversation for ever: what a handler is given is raw and may be
+anything; state is made in ``__init__``, for with signalWithStart the handlers run before ``run``; whatever is awaited,
+what waits is looked at again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from afterturn import telemetry
+    from afterturn.reactions.run import retry_delay
+    from afterturn.reactions.temporal import wire
+    from afterturn.reactions.temporal.progress import Progress
+    from afterturn.reactions.temporal.wire import Closed, GiveUp, React, Reacted, Terms
+
+SIGNALS_A_RUN = 500
+"""Then the workflow continues as new. Temporal takes 10,000 signals a run."""
+EVENTS_A_RUN = 4_000
+"""The same for history events: Temporal warns at 10,240 and ends a run at 51,200."""
+
+_RECORDING = timedelta(seconds=60)
+"""What a run may take besides its consumer: the window is read, the stamp written."""
+_LONGEST = timedelta(minutes=15)
+"""How long Temporal repeats a run by itself. Then the workflow has its turn: signals meanwhile may fill the history."""
+_REPEATS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
+"""For what is no failure of the consumer: its worker died or does not know it, or the store does not answer."""
+
+_NOTHING = RawValue(Payload())
+
+
+@workflow.defn(name=wire.REACTION)
+class ReactionWorkflow:
+    """See the module. ``carried`` is the :class:`Progress` of the run before, where there was one."""
+
+    @workflow.init
+    def __init__(self, carried: RawValue = _NOTHING) -> None:
+        self._progress = Progress()
+        self._signals = 0
+        self._consumer, self._conversation_id = wire.read_id(workflow.info().workflow_id)
+        if carried is not _NOTHING:
+            try:
+                self._progress = workflow.payload_converter().from_payload(carried.payload, Progress)
+            except Exception as error:
+                self._reject("start", error)
+
+    @workflow.run
+    async def run(self, carried: RawValue = _NOTHING) -> Closed:
+        progress = self._progress
+        while (due_at := progress.due_at) is not None and progress.terms is not None:
+            if self._full():
+                workflow.continue_as_new(progress)
+            wait = due_at - workflow.now()
+            if wait > timedelta(0):
+                await self._wait(due_at, wait)
+            else:
+                await self._react(progress.terms)
+        return Closed(progress.runs, progress.signals, progress.rejects, progress.failed)
+
+    @workflow.signal(dynamic=True)
+    def take(self, name: str, given: Sequence[RawValue]) -> None:
+        """Any signal with any payload. What is none of ours is counted, and the next one is as good as ever."""
+        self._signals += 1
+        self._progress.signals += 1
+        try:
+            value: object = workflow.payload_converter().from_payload(given[0].payload)
+            now = workflow.now()
+            if name == wire.TURN_SETTLED:
+                self._progress.turn(wire.read_signal(value, of_a_turn=True), now)
+            elif name == wire.RETRY:
+                self._progress.retry(wire.read_signal(value, of_a_turn=False), now)
+            elif name == wire.FLUSH:
+                self._progress.flush(now)
+            else:
+                raise LookupError
+        except Exception as error:
+            self._reject(name, error)
+
+    @workflow.query(name=wire.STATUS)
+    def status(self) -> Progress:
+        """Ids are in the workflow's own id; the rest is here."""
+        return self._progress
+
+    async def _wait(self, due_at: datetime, wait: timedelta) -> None:
+        """Until due, or until it is due sooner. A turn that puts it off leaves the timer alone, and its history."""
+
+        def sooner() -> bool:
+            return self._progress.due_at is None or self._progress.due_at < due_at or self._full()
+
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(sooner, timeout=wait)
+
+    async def _react(self, terms: Terms) -> None:
+        """One run. A turn that arrives while this awaits anything finds the run going on, and waits for the next."""
+        progress = self._progress
+        attempt = progress.begin()
+        try:
+            reacted = await workflow.execute_activity(
+                wire.REACT,
+                React(self._consumer, self._conversation_id, attempt),
+                result_type=Reacted,
+                start_to_close_timeout=terms.timeout + _RECORDING,
+                schedule_to_close_timeout=max(_LONGEST, 2 * (terms.timeout + _RECORDING)),
+                heartbeat_timeout=terms.lease,
+                retry_policy=_REPEATS,
+                summary=self._consumer,
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            progress.put_off(self._later(attempt), progress.attempts)
+            return
+        if reacted.outcome != wire.FAILED or reacted.through is None:
+            progress.end()
+        elif attempt < terms.attempts:
+            progress.put_off(self._later(attempt), attempt)
+        elif progress.pending is not None:
+            progress.end()
+        else:
+            await self._give_up(reacted.through, reacted.error or "")
+
+    async def _give_up(self, through: str, error: str) -> None:
+        await workflow.execute_activity(
+            wire.GIVE_UP,
+            GiveUp(self._consumer, self._conversation_id, through, error),
+            start_to_close_timeout=_RECORDING,
+            retry_policy=_REPEATS,
+            summary=self._consumer,
+        )
+        self._progress.failed = self._progress.pending is None
+        self._progress.end()
+
+    def _later(self, attempt: int) -> datetime:
+        return workflow.now() + retry_delay(attempt, workflow.random())
+
+    def _full(self) -> bool:
+        info = workflow.info()
+        return (
+            self._signals >= SIGNALS_A_RUN
+            or info.get_current_history_length() >= EVENTS_A_RUN
+            or info.is_continue_as_new_suggested()
+        )
+
+    def _reject(self, name: str, error: Exception) -> None:
+        """Only the kind of the error is told: names and payloads of strangers may hold anything."""
+        self._progress.rejects += 1
+        if not workflow.unsafe.is_replaying():
+            telemetry.log(
+                "signal_rejected",
+                level=logging.ERROR,
+                consumer=self._consumer,
+                conversation_id=self._conversation_id,
+                kind=name if name in (wire.TURN_SETTLED, wire.RETRY, wire.FLUSH, "start") else "unknown",
+                error=type(error).__name__,
+            )
