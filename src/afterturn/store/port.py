@@ -140,7 +140,10 @@ class Stamper(Protocol):
     async def stamp(
         self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
-        """Write a stamp and its work orders, unless the stored one has seen as much. Returns whether it was written."""
+        """Write a stamp and its work orders, unless the stored one has seen as much. Returns whether it was written.
+
+        Nothing is written for a conversation that is not there.
+        """
         ...
 
     async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:

@@ -33,6 +33,14 @@ class WindowContract:
         await store.save_messages(meta("c1"), [message("m1")], now=T0)
         assert await store.window("c1", "topics") is None
 
+    async def test_nothing_is_written_for_a_conversation_that_is_not_there(self, store: Store) -> None:
+        """F22: what was deleted is not revived by a reaction that was under way."""
+        assert not await store.stamp("unknown", "topics", Stamp(), through=at(1), now=at(2))
+        await store.fail("unknown", "topics", through=at(1), error="ValueError", now=at(2))
+        await store.request("unknown", ["topics"], now=at(2))
+        assert await store.conversation("unknown") is None
+        assert await store.failures(limit=9) == ()
+
     async def test_a_window_holds_what_was_settled_and_not_yet_seen(self, store: Store) -> None:
         await settle_new(store, "c1", message("m1", 1), message("m2", 2), now=at(2))
         window = await store.window("c1", "topics")

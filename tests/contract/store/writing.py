@@ -184,6 +184,16 @@ class SettleContract:
         assert found.last_message_at == found.recency == at(600)
         assert [m.id for m in await store.messages("c1")] == ["m05", "m10"]
 
+    async def test_a_redelivery_with_a_later_time_moves_nothing(self, store: Store) -> None:
+        """Some providers stamp each delivery anew; beside a new message, too, the first delivery counts."""
+        await settle_new(store, "c1", message("m1", 10), now=at(11))
+        await store.save_messages(meta("c1"), [message("m1", 500)], now=at(501))
+        await settle_new(store, "c1", message("m1", 600), message("m2", 20), now=at(700))
+        found = await store.conversation("c1")
+        assert found is not None
+        assert found.last_message_at == at(20)
+        assert [(m.id, m.at) for m in await store.messages("c1")] == [("m1", at(10)), ("m2", at(20))]
+
     async def test_a_sender_whose_clock_runs_ahead_is_not_pinned_to_the_top(self, store: Store) -> None:
         await settle_new(store, "c1", message("m1", 3600), now=T0)
         found = await store.conversation("c1")

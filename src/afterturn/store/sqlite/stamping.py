@@ -52,7 +52,7 @@ def stamp(
     through: datetime,
     now: datetime,
 ) -> bool:
-    if not rules.stamp_moves_forward(_stored(connection, conversation_id, consumer), through):
+    if not _may_move(connection, conversation_id, consumer, through):
         return False
     connection.execute(
         "INSERT INTO stamps (conversation_id, consumer, through, at, data) VALUES (?,?,?,?,?) "
@@ -79,7 +79,7 @@ def fail(
     error: str,
     now: datetime,
 ) -> None:
-    if not rules.stamp_moves_forward(_stored(connection, conversation_id, consumer), through):
+    if not _may_move(connection, conversation_id, consumer, through):
         return
     connection.execute(
         "INSERT INTO stamps (conversation_id, consumer, at, data, failed_through, error) VALUES (?,?,?,'{}',?,?) "
@@ -100,9 +100,9 @@ def failed_through(connection: sqlite3.Connection, conversation_id: str, consume
 def request(connection: sqlite3.Connection, conversation_id: str, consumers: Sequence[str], now: datetime) -> None:
     for consumer in consumers:
         connection.execute(
-            "INSERT INTO stamps (conversation_id, consumer, at, data) VALUES (?,?,?,'{}') "
-            "ON CONFLICT (conversation_id, consumer) DO UPDATE SET failed_through=NULL, error=NULL",
-            (conversation_id, consumer, to_text(now)),
+            "INSERT INTO stamps (conversation_id, consumer, at, data) SELECT id, ?, ?, '{}' FROM conversations "
+            "WHERE id = ? ON CONFLICT (conversation_id, consumer) DO UPDATE SET failed_through=NULL, error=NULL",
+            (consumer, to_text(now), conversation_id),
         )
 
 
@@ -160,11 +160,15 @@ def set_state(connection: sqlite3.Connection, consumer: str, state: ConsumerStat
         raise NotFound(f"no consumer {consumer!r} was ever registered")
 
 
-def _stored(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> StoredStamp | None:
+def _may_move(connection: sqlite3.Connection, conversation_id: str, consumer: str, through: datetime) -> bool:
+    """Whether the conversation exists, and the consumer has not seen as much of it."""
     row = connection.execute(
-        "SELECT through FROM stamps WHERE conversation_id = ? AND consumer = ?", (conversation_id, consumer)
+        "SELECT through FROM conversations LEFT JOIN stamps ON conversation_id = id AND consumer = ? WHERE id = ?",
+        (consumer, conversation_id),
     ).fetchone()
-    return None if row is None else StoredStamp.model_construct(through=rows.time_or_none(row[0]))
+    if row is None:
+        return False
+    return rules.stamp_moves_forward(StoredStamp.model_construct(through=rows.time_or_none(row[0])), through)
 
 
 def _open_work_order(connection: sqlite3.Connection, order: WorkOrder) -> None:

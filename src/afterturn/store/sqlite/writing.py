@@ -58,8 +58,9 @@ def save_messages(
         first = min((message.at for message in messages), default=now)
         save_conversation(connection, meta, min(first, now))
         head = _NEW
-    last_seq, _ = _insert(connection, meta.id, messages, head.last_seq)
-    newest = rules.newest_message_at(head.newest_message_at, messages, now)
+    added, _ = _insert(connection, meta.id, messages, head.last_seq)
+    last_seq = head.last_seq + len(added)
+    newest = rules.newest_message_at(head.newest_message_at, added, now)
     connection.execute(
         "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
         (last_seq, rows.text_or_none(newest), meta.id),
@@ -74,7 +75,8 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         return Settled(known_turn, new=False, published=outbox is not None)
     head = _head(connection, given.id)
     before = head or _NEW
-    last_seq, newest_seq = _insert(connection, given.id, turn.messages, before.last_seq)
+    added, newest_seq = _insert(connection, given.id, turn.messages, before.last_seq)
+    last_seq = before.last_seq + len(added)
     if turn.messages and before.settled_at is not None and newest_seq <= before.settled_seq:
         (occurred,) = connection.execute(
             "SELECT occurred_at FROM turns WHERE conversation_id = ? AND last_seq >= ? ORDER BY occurred_at LIMIT 1",
@@ -83,7 +85,7 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         return Settled(_turn_at(connection, given.id, occurred), new=False, published=outbox is not None)
 
     occurred_at = rules.next_occurred_at(turn, before.settled_at, now)
-    newest = rules.newest_message_at(before.newest_message_at, turn.messages, now)
+    newest = rules.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
     marks = (rows.text_or_none(newest), rows.text_or_none(last_message_at), occurred, recorded, last_seq, last_seq)
@@ -185,11 +187,12 @@ def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta)
 
 def _insert(
     connection: sqlite3.Connection, conversation_id: str, messages: Sequence[Message], last_seq: int
-) -> tuple[int, int]:
+) -> tuple[list[Message], int]:
     """Add the messages that are not known yet, in arrival order.
 
-    Returns the new last arrival number of the conversation, and the newest one among the given messages.
+    Returns those, and the newest arrival number among all that were given.
     """
+    added: list[Message] = []
     newest = 0
     for message in messages:
         cursor = connection.execute(
@@ -197,7 +200,7 @@ def _insert(
             "VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
             (
                 conversation_id,
-                last_seq + 1,
+                last_seq + len(added) + 1,
                 message.id,
                 message.provider_id,
                 to_text(message.at),
@@ -208,11 +211,11 @@ def _insert(
             ),
         )
         if cursor.rowcount:
-            last_seq += 1
-            newest = last_seq
+            added.append(message)
+            newest = last_seq + len(added)
         else:
             newest = max(newest, _seq_of(connection, conversation_id, message))
-    return last_seq, newest
+    return added, newest
 
 
 def _seq_of(connection: sqlite3.Connection, conversation_id: str, message: Message) -> int:
