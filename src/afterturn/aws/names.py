@@ -1,0 +1,49 @@
+"""What everything of a lane is called, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LANES = ("prod", "preview", "dev")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one lane's table, queues and alarm topic. Everything that a lane owns carries its name."""
+
+    lane: str
+    table: str
+
+    @classmethod
+    def of(cls, lane: str, table: str | None = None) -> Names:
+        return cls(lane, table or f"afterturn-{lane}")
+
+    @property
+    def prefix(self) -> str:
+        return f"afterturn-{self.lane}"
+
+    @property
+    def main(self) -> str:
+        return f"{self.prefix}-events.fifo"
+
+    @property
+    def direct(self) -> str:
+        return f"{self.prefix}-direct.fifo"
+
+    @property
+    def main_dead(self) -> str:
+        return dead_letters_of(self.main)
+
+    @property
+    def direct_dead(self) -> str:
+        return dead_letters_of(self.direct)
+
+    @property
+    def topic(self) -> str:
+        """Where alarms go."""
+        return f"{self.prefix}-alarms"
+
+
+def dead_letters_of(queue: str) -> str:
+    """``afterturn-dev-events-dlq.fifo`` for ``afterturn-dev-events.fifo``."""
+    return f"{queue.removesuffix('.fifo')}-dlq.fifo"
