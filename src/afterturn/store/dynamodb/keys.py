@@ -40,6 +40,7 @@ FAILURES = "FAILURES"
 REGISTRATIONS = "REGISTRATIONS"
 MARKS = "MARKS"
 MONTHS = "CONV_RECENCY_MONTHS"
+OPERATIONS = "OPERATIONS"
 
 _MAX_FREE_BYTES = 900
 _ESCAPES = str.maketrans({'"': '"1', "#": '"2'})
@@ -116,6 +117,16 @@ def mark(name: str) -> Key:
 
 def month(name: str) -> Key:
     return MONTHS, name
+
+
+def layout() -> Key:
+    """Where the recency index is written and read; there only where that was ever changed."""
+    return OPERATIONS, "recency-layout"
+
+
+def operation(name: str) -> Key:
+    """What a tool has to remember to go on where it was stopped."""
+    return OPERATIONS, f"tool#{free(name)}"
 
 
 def recency(at: datetime, conversation_id: str) -> str:

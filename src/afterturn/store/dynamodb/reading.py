@@ -14,8 +14,9 @@ from afterturn.clock import to_text
 from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrder
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Kind, Placement
+from afterturn.store.dynamodb.layout import Kind
 from afterturn.store.dynamodb.merge import Source, merge
+from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.requests import Query, all_starting
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import Range, RecencyKey, Slice
@@ -24,9 +25,9 @@ _LARGEST_READ = 500
 
 
 class Reading:
-    def __init__(self, table: Table, placement: Placement) -> None:
+    def __init__(self, table: Table, placing: Placing) -> None:
         self._table = table
-        self._placement = placement
+        self._placing = placing
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         item = await self._table.get(keys.meta(conversation_id))
@@ -110,12 +111,13 @@ class Reading:
     async def _partitions(self, part: Range, before: RecencyKey | None) -> tuple[Index, list[list[str]]]:
         if part.of_property:
             return PROPERTY_RECENCY, [[keys.of_property(part.property_id)]]
-        layout = self._placement.layout
+        placement = (await self._placing.current()).read
+        layout = placement.layout
         months: list[str] = []
         if layout.kind is Kind.MONTHLY:
             months = [item["SK"] async for item in self._table.items(Query(keys.MONTHS))]
         ends = [at for at in (part.until, None if before is None else before.at) if at is not None]
-        return self._placement.slot.table_index, layout.groups(part.since, min(ends, default=None), months)
+        return placement.slot.table_index, layout.groups(part.since, min(ends, default=None), months)
 
     def _source(self, index: Index, partition: str, window: _Window) -> Source:
         query = window.query(index, partition)

@@ -17,6 +17,7 @@ from afterturn.errors import InvalidRecord
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
 from afterturn.store.dynamodb.attributes import encodable
 from afterturn.store.dynamodb.layout import Placements
+from afterturn.store.dynamodb.placing import Fixed, Live, Placing
 from afterturn.store.dynamodb.reading import Reading
 from afterturn.store.dynamodb.stamping import Stamping
 from afterturn.store.dynamodb.table import Table
@@ -42,14 +43,17 @@ async def open_store(
 ) -> AsyncIterator[DynamoStore]:
     """The store in the table ``name``, closed when the block ends.
 
+    ``placements``: where the recency index is written and read; from the table, and followed there, where none are
+    given.
     Raises MissingExtra, and StoreError that says what to do for a table that is missing, not afterturn's, or without
     an index, and for credentials or an endpoint that do not work.
     """
-    placements = placements or Placements()
     async with open_client("dynamodb", access or Access()) as client:
         table = Table(client, name)
-        await table.check({index.name: index for index in (*INDEXES, *placements.indexes)}.values())
-        yield DynamoStore(table, placements=placements)
+        placing = Live(table) if placements is None else Fixed(placements)
+        indexes = (*INDEXES, *(await placing.current()).indexes)
+        await table.check({index.name: index for index in indexes}.values())
+        yield DynamoStore(table, placing=placing)
 
 
 class DynamoStore:
@@ -63,13 +67,14 @@ class DynamoStore:
         table: Table,
         *,
         placements: Placements | None = None,
+        placing: Placing | None = None,
         clock: Clock = system_clock,
         claims_kept: timedelta = CLAIMS_KEPT,
     ) -> None:
-        placements = placements or Placements()
-        self._writing = Writing(table, placements)
+        placing = placing or Fixed(placements or Placements())
+        self._writing = Writing(table, placing)
         self._stamping = Stamping(table, clock, claims_kept)
-        self._reading = Reading(table, placements.read)
+        self._reading = Reading(table, placing)
 
     @classmethod
     def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **given: Any) -> DynamoStore:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.errors import Verdict, is_condition, is_foreign, translate, verdict
-from afterturn.aws.table import check_description
+from afterturn.aws.table import Index, check_description
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb.attributes import Plain, from_item
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.requests import Action, Query, key_item
+from afterturn.store.dynamodb.requests import Action, Condition, Query, Terms, key_item
 
 T = TypeVar("T")
 
@@ -96,6 +96,24 @@ class Table:
             left = None if left is None else left - len(found)
             if start is None:
                 return
+
+    async def scan(
+        self, *, only: Condition, names: Sequence[str], index: Index | None = None, start: Any = None
+    ) -> tuple[list[Plain], Any, int]:
+        """One page of the whole table, or of an index: some attributes of the items that fit, the key to go on from
+        (None: this is the end), and how many items were looked at."""
+        terms = Terms()
+        params: dict[str, Any] = {
+            "TableName": self.name,
+            "FilterExpression": only(terms),
+            "ProjectionExpression": ", ".join(terms.name(name) for name in names),
+            **terms.params(),
+        }
+        params |= {"ConsistentRead": True} if index is None else {"IndexName": index.name}
+        if start is not None:
+            params["ExclusiveStartKey"] = start
+        answer = await self._call("scan", params)
+        return [from_item(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"), answer["ScannedCount"]
 
     async def count(self, query: Query) -> int:
         """How many items a query has. Reads them all, and sends none."""

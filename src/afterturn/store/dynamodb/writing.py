@@ -17,6 +17,7 @@ from afterturn.model import MAX_TURN_MESSAGES, Conversation, ConversationMeta, M
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.layout import Placements, month_of
+from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.plans import (
     Head,
     Known,
@@ -49,9 +50,9 @@ class Writing:
     out of date costs a refused transaction and a read, never more, because every write names the revision it builds on.
     """
 
-    def __init__(self, table: Table, placements: Placements, remember: int = 4096) -> None:
+    def __init__(self, table: Table, placing: Placing, remember: int = 4096) -> None:
         self._table = table
-        self._placements = placements
+        self._placing = placing
         self._heads: OrderedDict[str, Head] = OrderedDict()
         self._remember = remember
         self._months: set[str] = set()
@@ -76,14 +77,15 @@ class Writing:
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write, where the guess is right whether the conversation is there; two where it is wrong."""
+        placements = await self._placing.current()
         is_known = self._heads.pop(meta.id, None) is not None
         for replacing in (is_known, not is_known):
-            plan = None if replacing else plan_create(meta, self._placements, now=now)
+            plan = None if replacing else plan_create(meta, placements, now=now)
             try:
                 if plan is None:
                     item = await self._table.write(replace_meta(meta))
                 else:
-                    await self._note_month(plan)
+                    await self._note_month(plan, placements)
                     await self._table.write(plan.actions[0])
                     item = dict(plan.actions[0].item)
             except Conflict as conflict:
@@ -95,15 +97,17 @@ class Writing:
         raise AssertionError("the second write returns or raises")
 
     async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
+        placements = await self._placing.current()
         known = await self._read(meta.id, messages)
-        plan = plan_save(meta, messages, known, self._placements, now=now)
+        plan = plan_save(meta, messages, known, placements, now=now)
         if plan is None:
             return 0
-        await self._carry_out(meta.id, plan)
+        await self._carry_out(meta.id, plan, placements)
         return plan.added
 
     async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts) -> Settled:
         conversation_id = turn.conversation.id
+        placements = await self._placing.current()
         kept = self._heads.get(conversation_id)
         if kept is not None:
             known = Known(kept)  # the messages are taken to be new ones: if not, the transaction says so
@@ -111,17 +115,17 @@ class Writing:
             known = await self._read(conversation_id, turn.messages, turn.key, attempts)
         if attempts.settled is not None:
             return Settled(attempts.settled, new=True, published=False)
-        plan = plan_settle(turn, known, self._placements, now=now, emitter=emitter, call=attempts.call)
+        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call)
         if isinstance(plan, Repeat):
             return await self._settled_before(conversation_id, plan, known.head)
         assert plan.event is not None
         attempts.sent.append(plan.event)
-        await self._carry_out(conversation_id, plan)
+        await self._carry_out(conversation_id, plan, placements)
         return Settled(plan.event, new=True, published=False)
 
-    async def _carry_out(self, conversation_id: str, plan: Plan) -> None:
+    async def _carry_out(self, conversation_id: str, plan: Plan, placements: Placements) -> None:
         self._heads.pop(conversation_id, None)
-        await self._note_month(plan)
+        await self._note_month(plan, placements)
         await self._table.transact(plan.actions)
         self._keep(conversation_id, plan.head)
 
@@ -176,9 +180,9 @@ class Writing:
                 return item
         return None
 
-    async def _note_month(self, plan: Plan) -> None:
+    async def _note_month(self, plan: Plan, placements: Placements) -> None:
         """A month is on record before its first row is: a reader of that layout misses none."""
-        if plan.row_at is None or not self._placements.monthly:
+        if plan.row_at is None or not placements.monthly:
             return
         month = month_of(plan.row_at)
         if month not in self._months:

@@ -1,0 +1,94 @@
+"""The placements of the recency index as the table has them, so that a change of layout reaches every process.
+
+A process acts on what it read at most MAX_AGE ago. The change waits longer than that between its steps, so at any
+moment all processes stand at the same step or at two neighbouring ones, which agree on every row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+from afterturn.errors import ConfigError, StoreTooNew
+from afterturn.store.dynamodb import keys
+from afterturn.store.dynamodb.attributes import Plain
+from afterturn.store.dynamodb.layout import Placement, Placements
+from afterturn.store.dynamodb.table import Table
+
+MAX_AGE = timedelta(seconds=20)
+
+
+class Placing(Protocol):
+    """Where the placements come from."""
+
+    async def current(self) -> Placements: ...
+
+
+class Fixed:
+    """Placements that nobody changes."""
+
+    def __init__(self, placements: Placements) -> None:
+        self._placements = placements
+
+    async def current(self) -> Placements:
+        return self._placements
+
+
+def _both_clocks() -> tuple[float, float]:
+    return time.monotonic(), time.time()
+
+
+class Live:
+    """What the table says, read again when it is ``max_age`` old: one small read then, none between.
+
+    ``clocks``: one that never goes back, and one that goes on while the process is frozen.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        max_age: timedelta = MAX_AGE,
+        clocks: Callable[[], tuple[float, float]] = _both_clocks,
+    ) -> None:
+        self._table = table
+        self._max_age = max_age.total_seconds()
+        self._clocks = clocks
+        self._known: tuple[tuple[float, float], Placements] | None = None
+        self._reading = asyncio.Lock()
+
+    async def current(self) -> Placements:
+        """Raises StoreError where the table does not answer, and StoreTooNew for a layout that is not known here."""
+        if (fresh := self._fresh()) is not None:
+            return fresh
+        async with self._reading:
+            if (fresh := self._fresh()) is not None:
+                return fresh
+            asked = self._clocks()
+            placements = placements_of(await self._table.get(keys.layout()))
+            self._known = asked, placements
+            return placements
+
+    def _fresh(self) -> Placements | None:
+        if self._known is None:
+            return None
+        asked, placements = self._known
+        age = max(now - then for now, then in zip(self._clocks(), asked, strict=True))
+        return placements if age < self._max_age else None
+
+
+def placements_of(item: Mapping[str, Any] | None) -> Placements:
+    """From the item of :func:`keys.layout`; a table without one has never changed its layout."""
+    if item is None:
+        return Placements()
+    try:
+        return Placements(Placement.parse(item["read"]), tuple(Placement.parse(one) for one in item["write"]))
+    except ConfigError as error:
+        raise StoreTooNew(f"the table's recency layout was made by a newer afterturn: {error}; upgrade") from error
+
+
+def placements_item(placements: Placements) -> Plain:
+    return {"read": str(placements.read), "write": [str(one) for one in placements.write]}
