@@ -154,6 +154,7 @@ CREATE TABLE reactions (
   retry_at TEXT,
   lease TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
+  deaths INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (consumer, conversation_id)
 ) STRICT, WITHOUT ROWID;

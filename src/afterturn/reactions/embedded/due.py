@@ -21,19 +21,23 @@ from afterturn.reactions.engine import Signal
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished."""
+    """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished.
+
+    ``deaths``: how many workers in a row have claimed it before this one and were never heard of again.
+    """
 
     consumer: str
     conversation_id: str
     attempt: int
     lease: str
+    deaths: int
 
 
 def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
     key = (given.consumer, given.conversation_id)
     row = connection.execute(
-        "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, failed FROM reactions "
-        "WHERE consumer = ? AND conversation_id = ?",
+        "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, deaths, failed "
+        "FROM reactions WHERE consumer = ? AND conversation_id = ?",
         key,
     ).fetchone()
     if row is None:
@@ -44,18 +48,18 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
             (*key, to_text(given.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
         )
         return
-    newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, failed = row
+    newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, deaths, failed = row
     if failed and to_text(given.occurred_at) <= newest:
         return
     pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
     if failed:
-        attempts = 0
+        attempts = deaths = 0
     if lease is None:
         due_at = max(to_text(debounce.due_at(pending)), retry_at or "")
     connection.execute(
         "UPDATE reactions SET newest = max(newest, ?), first_at = ?, last_at = ?, immediate = ?, due_at = ?, "
-        "attempts = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
-        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, *key),
+        "attempts = ?, deaths = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
+        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, deaths, *key),
     )
 
 
@@ -85,22 +89,23 @@ def claim(
 ) -> list[Claimed]:
     """Take up to ``limit`` due reactions, longest due first, until ``until``.
 
-    The attempt is counted here and not when it fails: one that takes its worker down with it counts, too.
+    A death is counted here, and taken back by any worker that tells how the run ended.
     """
     values = {"consumer": consumer, "now": to_text(now), "limit": limit}
     due = _EAGERLY_DUE if eager else _DUE
     found = connection.execute(
-        f"SELECT conversation_id, attempts, due_at FROM reactions WHERE {due} ORDER BY due_at LIMIT :limit", values
+        f"SELECT conversation_id, attempts, deaths, due_at FROM reactions WHERE {due} ORDER BY due_at LIMIT :limit",
+        values,
     ).fetchall()
     claimed = []
-    for conversation_id, attempts, due_at in found:
+    for conversation_id, attempts, deaths, due_at in found:
         lease = f"{worker} {due_at}"
         connection.execute(
             "UPDATE reactions SET lease = ?, due_at = ?, retry_at = NULL, first_at = NULL, last_at = NULL, "
-            "immediate = 0, attempts = attempts + 1 WHERE consumer = ? AND conversation_id = ?",
+            "immediate = 0, deaths = deaths + 1 WHERE consumer = ? AND conversation_id = ?",
             (lease, to_text(until), consumer, conversation_id),
         )
-        claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease))
+        claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease, deaths))
     return claimed
 
 
@@ -115,7 +120,7 @@ def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datet
 def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: datetime) -> None:
     """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
     connection.executemany(
-        "UPDATE reactions SET lease = NULL, due_at = ?, attempts = max(attempts - 1, 0) "
+        "UPDATE reactions SET lease = NULL, due_at = ?, deaths = max(deaths - 1, 0) "
         "WHERE consumer = ? AND conversation_id = ? AND lease = ?",
         [(to_text(now), one.consumer, one.conversation_id, one.lease) for one in given],
     )
@@ -133,7 +138,8 @@ def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce)
     pending = _held(connection, claimed)
     assert pending is not None
     connection.execute(
-        "UPDATE reactions SET lease = NULL, attempts = 0, due_at = ? WHERE consumer = ? AND conversation_id = ?",
+        "UPDATE reactions SET lease = NULL, attempts = 0, deaths = 0, due_at = ? "
+        "WHERE consumer = ? AND conversation_id = ?",
         (to_text(debounce.due_at(pending)), *key),
     )
 
@@ -142,7 +148,7 @@ def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime, *
     """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2 "
+        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2, deaths = 0 "
         "WHERE consumer = ?3 AND conversation_id = ?4",
         (to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
     )
@@ -158,7 +164,7 @@ def give_up(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce
         finish(connection, claimed, debounce)
         return False
     connection.execute(
-        "UPDATE reactions SET lease = NULL, failed = 1 WHERE consumer = ? AND conversation_id = ?",
+        "UPDATE reactions SET lease = NULL, deaths = 0, failed = 1 WHERE consumer = ? AND conversation_id = ?",
         (claimed.consumer, claimed.conversation_id),
     )
     return True
@@ -170,8 +176,8 @@ def retry(connection: sqlite3.Connection, consumer: str, conversation_id: str, n
     connection.execute(
         "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
         "VALUES (?,?,?,?,?,1,?) ON CONFLICT (consumer, conversation_id) DO UPDATE SET failed = 0, attempts = 0, "
-        "retry_at = NULL, first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, immediate = 1, "
-        "due_at = iif(lease IS NULL, excluded.due_at, due_at)",
+        "deaths = 0, retry_at = NULL, first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, "
+        "immediate = 1, due_at = iif(lease IS NULL, excluded.due_at, due_at)",
         (consumer, conversation_id, to_text(newest), at, at, at),
     )
 

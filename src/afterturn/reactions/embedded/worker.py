@@ -22,7 +22,7 @@ from afterturn.store.port import ConsumerState, Store, Window
 from afterturn.store.sqlite import stamping
 
 MAX_DEATHS = 5
-"""Runs that may end with the death of their worker, at least. A run that kills would otherwise kill for ever."""
+"""Runs in a row that may end with the death of their worker. A run that kills would otherwise kill for ever."""
 
 
 class Worker:
@@ -136,8 +136,8 @@ class Worker:
         try:
             window = await self._store.window(claimed.conversation_id, consumer.name)
             if window is not None:
-                if claimed.attempt > max(consumer.attempts, MAX_DEATHS):
-                    raise WorkerDied(f"{claimed.attempt - 1} attempts of {consumer.name!r} ended with their worker")
+                if claimed.deaths >= MAX_DEATHS:
+                    raise WorkerDied(f"{claimed.deaths} runs of {consumer.name!r} ended with their worker")
                 stamp = await run_consumer(
                     consumer,
                     window,
@@ -184,7 +184,7 @@ class Worker:
 
     async def _fail(self, consumer: Consumer, claimed: Claimed, window: Window | None, failure: Exception) -> None:
         now = self._clock()
-        last = claimed.attempt >= consumer.attempts
+        last = claimed.attempt >= consumer.attempts or isinstance(failure, WorkerDied)
         delay = retry_delay(claimed.attempt, self._chance)
         kind = error_kind(failure)
 
