@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +30,29 @@ def test_a_file_that_another_process_is_making_is_not_taken_for_a_foreign_one(tm
     schema.prepare(connection, str(path))
     assert connection.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
     connection.close()
+
+
+async def test_opening_a_file_twice_in_one_process_takes_nothing_from_it(tmp_path: Path) -> None:
+    """What is acknowledged stays, although another process opens and closes the file meanwhile.
+
+    Closing any handle on a file drops all POSIX locks that the process has on it; without them the other process
+    would take itself for the last one, and the log away.
+    """
+    path = tmp_path / "twice.db"
+    Database.open(path).close()
+    elsewhere = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "c.execute('INSERT OR IGNORE INTO marks VALUES (?, ?)', ('elsewhere', '1')); "
+        "print(sorted(row[0] for row in c.execute('SELECT name FROM marks'))); c.close()"
+    )
+
+    def other_process() -> str:
+        done = subprocess.run([sys.executable, "-c", elsewhere, str(path)], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    with Database.open(path) as first:
+        assert await first.read(lambda c: c.execute("SELECT count(*) FROM marks").fetchone()) == (0,)
+        with Database.open(path):
+            other_process()
+            await first.write(lambda c: c.execute("INSERT INTO marks VALUES ('acknowledged', '1')").rowcount)
+            assert other_process() == "['acknowledged', 'elsewhere']"

@@ -65,9 +65,9 @@ class Database:
         """
         name = str(path)
         with translated(name):
-            _refuse_truncated(name)
             writer = _connect(name, busy_timeout)
             try:
+                _refuse_truncated(writer, name)
                 schema.prepare(writer, name)
                 _write_ahead(writer, busy_timeout)
                 connections = [_connect(name, busy_timeout, read_only=True) for _ in range(readers)]
@@ -259,23 +259,21 @@ def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
             time.sleep(0.02)
 
 
-def _refuse_truncated(path: str) -> None:
-    """A cut file can look sound until the missing page is asked for. Its header says how long it has to be.
+def _refuse_truncated(connection: sqlite3.Connection, path: str) -> None:
+    """Notice what SQLite does not: a file of a few bytes, and one that was cut within its last page.
 
-    Only where no write-ahead log could still hold the missing pages.
+    The file is never opened here: closing it again would drop the locks of all other connections of this process
+    to it (that is how POSIX locks are), and another process could take the log away under them.
     """
     try:
+        if 0 < os.path.getsize(path) < 100:  # SQLite takes a file of one byte for an empty one
+            raise StoreDamaged(f"{path} is not a SQLite database; name another file with --db")
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        if Path(path + "-wal").exists() and os.path.getsize(path + "-wal"):
+            return  # the log holds what the file does not
         size = os.path.getsize(path)
-        if size == 0 or (Path(path + "-wal").exists() and os.path.getsize(path + "-wal")):
-            return
-        with open(path, "rb") as file:
-            header = file.read(100)
     except OSError:
         return
-    if size < 100:  # SQLite takes a file of one byte for an empty one
-        raise StoreDamaged(f"{path} is not a SQLite database; name another file with --db")
-    page_size = int.from_bytes(header[16:18], "big")
-    page_size = 65536 if page_size == 1 else page_size
-    pages = int.from_bytes(header[28:32], "big")
-    if header.startswith(b"SQLite format 3\x00") and size < pages * page_size:
+    if size < pages * page_size:
         raise StoreDamaged(f"{path} is truncated: {size} bytes of {pages * page_size}; restore it from a backup")
