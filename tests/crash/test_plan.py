@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.crash import points
 from tests.crash.plan import Part, Verb, make_plan
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -53,18 +57,21 @@ def test_every_point_of_a_part_is_known() -> None:
     assert named <= points.CALLS.keys()
 
 
-def test_the_third_pass_is_the_last_one_when_the_third_was_chosen() -> None:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        points.arm("begin:after", 3)
-        for _ in range(5):
-            os.write(writing, b".")
-            points.passed("begin:before")
-            points.passed("begin:after")
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    os.close(writing)
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    assert os.read(reading, 10) == b"..."
-    os.close(reading)
+@pytest.mark.parametrize(("ending", "status"), [("SIGKILL", -signal.SIGKILL), ("SIGSTOP", 0)])
+def test_the_third_pass_is_the_last_one_when_the_third_was_chosen(ending: str, status: int) -> None:
+    """A stopped process goes on when it is told to."""
+    passes = (
+        "import os, signal\n"
+        "from tests.crash import points\n"
+        f"points.arm('begin:after', 3, signal.{ending})\n"
+        "for _ in range(5):\n"
+        "    os.write(1, b'.')\n"
+        "    points.passed('begin:before')\n"
+        "    points.passed('begin:after')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", passes], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 10) == b"..."
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == status
