@@ -1,0 +1,93 @@
+"""An AWS account: who we are there, and clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from afterturn.aws.errors import translated
+from afterturn.aws.names import Names
+from afterturn.aws.session import Access, open_client, open_session
+from afterturn.errors import ConfigError
+from afterturn.operations.lanes import Bearer, Identity, check_lane
+from afterturn.operations.resources import Place
+
+SERVICES = ("dynamodb", "sqs", "sns", "cloudwatch")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Clients of one account and region. ``emulated``: there is an endpoint of its own, so it is not AWS."""
+
+    identity: Identity
+    region: str
+    emulated: bool
+    clients: dict[str, Any] = field(repr=False)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.region, self.identity.account, self.identity.arn.split(":")[1])
+
+    @property
+    def dynamodb(self) -> Any:
+        return self.clients["dynamodb"]
+
+    @property
+    def sqs(self) -> Any:
+        return self.clients["sqs"]
+
+    @property
+    def sns(self) -> Any:
+        return self.clients["sns"]
+
+    @property
+    def cloudwatch(self) -> Any:
+        return self.clients["cloudwatch"]
+
+
+@asynccontextmanager
+async def open_account(access: Access, *services: str, session: Any = None) -> AsyncIterator[Account]:
+    """The account that the credentials are of, with clients of the services (all that provisioning needs, where none is
+    named), closed when the block ends.
+
+    Raises MissingExtra, ConfigError without a region, and StoreError for credentials that do not work.
+    """
+    session = session or open_session(access)
+    async with AsyncExitStack() as stack:
+        sts = await stack.enter_async_context(open_client("sts", access, session))
+        with translated("GetCallerIdentity"):
+            told = await sts.get_caller_identity()
+        clients = {
+            name: await stack.enter_async_context(open_client(name, access, session)) for name in services or SERVICES
+        }
+        region = next(iter(clients.values())).meta.region_name
+        if not region or region == "aws-global":
+            raise ConfigError("the AWS region is not known; set AFTERTURN_AWS_REGION or AWS_REGION")
+        identity = Identity(account=str(told["Account"]), arn=str(told["Arn"]))
+        yield Account(identity, region, access.endpoint is not None, clients)
+
+
+async def check_table_lane(account: Account, names: Names, *, expected: str | None = None) -> None:
+    """What every tool that writes to the table asks first. Raises ConfigError, and StoreForeign for no table."""
+    table = await tagged_table(account, names.table)
+    check_lane(names, account.identity, [table], account=expected, emulated=account.emulated)
+
+
+async def tagged_table(account: Account, name: str) -> Bearer:
+    with translated(f"table {name}"):
+        described = await account.dynamodb.describe_table(TableName=name)
+        tags = await table_tags(account.dynamodb, described["Table"]["TableArn"])
+    return Bearer(f"table {name}", tags)
+
+
+async def table_tags(client: Any, arn: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    start: dict[str, str] = {}
+    while True:
+        answer = await client.list_tags_of_resource(ResourceArn=arn, **start)
+        found |= {tag["Key"]: tag["Value"] for tag in answer.get("Tags", ())}
+        if not answer.get("NextToken"):
+            return found
+        start = {"NextToken": answer["NextToken"]}
