@@ -20,9 +20,10 @@ from afterturn.reactions.engine import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Receipt, Settler
 from afterturn.store.port import ConsumerState, Registration, Store
-from afterturn.stream.port import Stream
+from afterturn.stream.port import Queue, Stream
 
 BRIDGE_BATCH = 200
+"""Records that the bridge takes at a time, where the stream does not allow fewer only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class Backbone:
         runner: Runner,
         bridge: Bridge,
         wake: asyncio.Event,
+        batch: int = BRIDGE_BATCH,
+        long_polls: int = 0,
     ) -> None:
+        """``long_polls``: where a receive waits for records, how many wait on the main queue at a time."""
         emitter = settings.emitter.value
         self.settings = settings
         self.registry = registry
@@ -63,6 +67,8 @@ class Backbone:
         self._runner = runner
         self._bridge = bridge
         self._wake = wake
+        self._batch = batch
+        self._long_polls = long_polls
 
     async def settle(self, turn: Turn) -> Receipt:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
@@ -110,7 +116,8 @@ class Backbone:
         """
         poll = self.settings.poll.total_seconds()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._bridge.run(stop, self._wake, limit=BRIDGE_BATCH, poll=poll))
+            for queues, wake in self._pumps():
+                group.create_task(self._bridge.run(stop, wake, limit=self._batch, poll=poll, queues=queues))
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))
@@ -145,6 +152,12 @@ class Backbone:
         """What is still to be done."""
         depth = await self.stream.depth()
         return Backlog(streamed=depth.main + depth.direct, waiting=await self.engine.waiting(), dead=depth.dead)
+
+    def _pumps(self) -> list[tuple[tuple[Queue, ...], asyncio.Event]]:
+        """The loops of the bridge: the queues that each reads, and what wakes it."""
+        if not self._long_polls:
+            return [(tuple(Queue), self._wake)]
+        return [((queue,), asyncio.Event()) for queue in (*[Queue.MAIN] * self._long_polls, Queue.DIRECT)]
 
     async def _sweep(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +22,28 @@ def _read_duration(value: Any) -> Any:
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
 
 
+class Profile(StrEnum):
+    """``embedded``: one SQLite file. ``local``: the production path on this machine. ``aws``: in an account."""
+
+    EMBEDDED = "embedded"
+    LOCAL = "local"
+    AWS = "aws"
+
+
+class Lane(StrEnum):
+    """Deployments that share accounts and namespaces and must never mix."""
+
+    PROD = "prod"
+    PREVIEW = "preview"
+    DEV = "dev"
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Secrets are masked wherever settings are printed."""
 
     model_config = SettingsConfigDict(env_prefix="AFTERTURN_", frozen=True, extra="ignore")
 
+    profile: Profile = Field(Profile.EMBEDDED, description="Where everything lives: embedded, local or aws.")
     db: Path = Field(Path("afterturn.db"), description="The SQLite file of the embedded profile.")
     busy_timeout: Duration = Field(timedelta(seconds=10), description="How long to wait for another process's write.")
     emitter: Emitter = Field(Emitter.WORKER, description="The name of this runtime in the events that it emits.")
@@ -43,6 +61,23 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
     alert_url: str | None = Field(None, description="Where red alerts are delivered, besides the log.")
     alert_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
+    lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
+    table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
+        None, description="The DynamoDB table; afterturn-{lane} where nothing is said."
+    )
+    aws_region: str | None = Field(None, description="The AWS region, where the AWS tools' own settings do not say it.")
+    aws_endpoint_url: str | None = Field(None, description="Another endpoint than AWS, such as an emulator.")
+    temporal_address: str = Field("localhost:7233", description="Where Temporal is: host and port.")
+    temporal_namespace: str = Field("default", description="The Temporal namespace.")
+    temporal_api_key: SecretStr | None = Field(None, description="An API key of Temporal Cloud; it implies TLS.")
+    long_poll: Annotated[Duration, Field(ge=timedelta(0), le=timedelta(seconds=20))] = Field(
+        timedelta(seconds=10), description="How long one receive from SQS waits for a record, at most 20s."
+    )
+    bridge_polls: int = Field(4, ge=1, le=64, description="Receives from the SQS main queue at a time, in one process.")
+    local_folder: Path = Field(Path(".afterturn"), description="Where the local profile keeps its servers' state.")
+    local_aws_port: int = Field(14566, ge=1, le=65535, description="The port of the local profile's AWS emulator.")
+    local_temporal_port: int = Field(17233, ge=1, le=65535, description="The port of its Temporal server.")
+    local_temporal_ui_port: int = Field(18233, ge=1, le=65535, description="The port of Temporal's own web page.")
     model: str | None = Field(
         None, description="A language model judges in place of the rules, e.g. openai:gpt-4o-mini (needs [llm])."
     )

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from afterturn.errors import ConfigError
+from afterturn.local.ports import HOST, free_port, is_free
 
 VERSION = "1.5.33"
-_HOST = "127.0.0.1"
-_PORTS = range(20_000, 32_000)
-"""Below 32768, where the system takes its own ports from."""
 _READY_WITHIN = 30.0
 _STOP_WITHIN = 10.0
 
@@ -87,7 +83,7 @@ def running(
     ``port``: a free one is taken where none is given. ``keep_in``: a folder for its state, which is then there again at
     the next start. ``log``: where its output goes. Raises ConfigError where it does not come up.
     """
-    if port is not None and not _is_free(port):
+    if port is not None and not is_free(port):
         raise ConfigError(f"port {port} is in use; stop what listens there, or choose another port for the emulator")
     process, endpoint = _start(python, port, keep_in, log)
     try:
@@ -100,7 +96,7 @@ def _start(
     python: Path, port: int | None, keep_in: Path | None, log: Path | None
 ) -> tuple[subprocess.Popen[bytes], str]:
     for _ in range(1 if port else 5):  # a port that was free may be taken by the time we get there
-        chosen = port or _free_port()
+        chosen = port or free_port()
         with open(log or os.devnull, "ab") as output:
             process = subprocess.Popen(
                 [str(python), "-c", _RUN],
@@ -111,7 +107,7 @@ def _start(
             )
         try:
             if _becomes_ready(process, chosen):
-                return process, f"http://{_HOST}:{chosen}"
+                return process, f"http://{HOST}:{chosen}"
         except BaseException:
             _stop(process)
             raise
@@ -128,9 +124,9 @@ def _environment(port: int, keep_in: Path | None) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "MINISTACK_"))}
     return {
         **given,
-        "BIND_HOST": _HOST,
+        "BINDHOST": HOST,
         "GATEWAY_PORT": str(port),
-        "MINISTACK_HOST": _HOST,
+        "MINISTACKHOST": HOST,
         "LAMBDA_EXECUTOR": "local",
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
@@ -143,7 +139,7 @@ def _environment(port: int, keep_in: Path | None) -> dict[str, str]:
 def _becomes_ready(process: subprocess.Popen[bytes], port: int) -> bool:
     deadline = time.monotonic() + _READY_WITHIN
     while time.monotonic() < deadline and process.poll() is None:
-        connection = http.client.HTTPConnection(_HOST, port, timeout=2)
+        connection = http.client.HTTPConnection(HOST, port, timeout=2)
         try:
             connection.request("GET", "/_ministack/health")
             if connection.getresponse().status == http.client.OK:
@@ -179,23 +175,6 @@ def _run(command: list[str], what: str) -> None:
 
 def _python_of(folder: Path) -> Path:
     return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
-
-
-def _free_port() -> int:
-    while True:
-        port = random.choice(_PORTS)
-        if _is_free(port):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """The stream on two SQS FIFO queues. Nothing here loads a driver: a client comes from outside."""
 
 from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls, SqsClient
-from afterturn.stream.sqs.opening import LONG_POLL, open_publisher, open_stream
+from afterturn.stream.sqs.opening import LONG_POLL, find_queues, open_publisher, open_stream
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.stream import SqsStream
 
@@ -14,6 +14,7 @@ __all__ = [
     "SqsClient",
     "SqsPublisher",
     "SqsStream",
+    "find_queues",
     "open_publisher",
     "open_stream",
 ]

@@ -8,13 +8,31 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_client, open_session
 from afterturn.clock import Clock
-from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls
+from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls, translated
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.stream import SqsStream
 
 LONG_POLL = timedelta(seconds=20)
+
+
+async def find_queues(access: Access, names: Names, *, session: Any = None) -> QueueUrls:
+    """The queues of a lane. Raises StreamUnavailable for one that is missing, and says how it is made."""
+    async with open_client("sqs", _with(access, READING), session) as client:
+
+        async def url(name: str) -> str:
+            with translated(name):
+                answer = await client.get_queue_url(QueueName=name)
+            return str(answer["QueueUrl"])
+
+        return QueueUrls(
+            main=await url(names.main),
+            direct=await url(names.direct),
+            main_dead=await url(names.main_dead),
+            direct_dead=await url(names.direct_dead),
+        )
 
 
 @asynccontextmanager
