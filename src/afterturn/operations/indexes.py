@@ -135,6 +135,28 @@ async def add(
     return act
 
 
+async def remove(client: Any, table: str, index: Index, patience: Patience | None = None) -> None:
+    """Have no such index any more. Raises TimedOut."""
+    patience = patience or Patience()
+    begun = patience.clock()
+    while True:
+        description = await _describe(client, table)
+        found = _find(description.get("GlobalSecondaryIndexes", ()), index)
+        if found is None:
+            return
+        if found.get("IndexStatus") == "ACTIVE" and description.get("TableStatus") == "ACTIVE":
+            with translated(f"index {index.name} of table {table}"):
+                await client.update_table(
+                    TableName=table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": index.name}}]
+                )
+        await _pause(patience, begun, f"index {index.name} of table {table} is {_state(found)}")
+
+
+async def item_count(client: Any, table: str) -> int | None:
+    """How many items a table has, by a count that AWS renews every six hours; None where it knows of none."""
+    return (await _describe(client, table)).get("ItemCount") or None
+
+
 async def table_ready(client: Any, table: str, patience: Patience) -> None:
     """Wait until the table and all of its indexes are active. Raises TimedOut."""
     begun = patience.clock()

@@ -42,7 +42,7 @@ async def _alarms(account: Account, names: list[str]) -> Found:
                 told = await account.cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])
                 found[Kind.ALARM, alarm["AlarmName"]] = {
                     **alarm,
-                    "Dimensions": sorted(alarm["Dimensions"], key=_our_order),
+                    "Dimensions": _in_our_order(alarm["Dimensions"]),
                     "Tags": _pairs(told.get("Tags", ())),
                 }
     return found
@@ -136,6 +136,6 @@ def _pairs(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in tags}
 
 
-def _our_order(dimension: Mapping[str, str]) -> int:
-    """In our order: AWS keeps none."""
-    return ["QueueName", "TableName", "GlobalSecondaryIndexName"].index(dimension["Name"])
+def _in_our_order(dimensions: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The table before its index: AWS keeps no order."""
+    return sorted(dimensions, key=lambda one: one["Name"], reverse=True)

@@ -98,17 +98,25 @@ class Table:
                 return
 
     async def scan(
-        self, *, only: Condition, names: Sequence[str], index: Index | None = None, start: Any = None
+        self,
+        names: Sequence[str],
+        *,
+        only: Condition | None = None,
+        index: Index | None = None,
+        limit: int,
+        start: Any = None,
     ) -> tuple[list[Plain], Any, int]:
         """One page of the whole table, or of an index: some attributes of the items that fit, the key to go on from
-        (None: this is the end), and how many items were looked at."""
+        (None: this is the end), and how many items were looked at (at most ``limit``)."""
         terms = Terms()
         params: dict[str, Any] = {
             "TableName": self.name,
-            "FilterExpression": only(terms),
+            "Limit": limit,
             "ProjectionExpression": ", ".join(terms.name(name) for name in names),
-            **terms.params(),
         }
+        if only is not None:
+            params["FilterExpression"] = only(terms)
+        params |= terms.params()
         params |= {"ConsistentRead": True} if index is None else {"IndexName": index.name}
         if start is not None:
             params["ExclusiveStartKey"] = start
