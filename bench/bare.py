@@ -54,18 +54,19 @@ def statements(turns: Iterable[Turn], now: datetime, emitter: str) -> list[list[
     return [_of_turn(turn, heads, now, emitter) for turn in turns]
 
 
-def run(path: Path, prepared: Sequence[Sequence[Statement]]) -> Took:
-    """Write the turns into a file that has the tables."""
+def run(path: Path, prepared: Sequence[Sequence[Statement]], *, group: int = 1) -> Took:
+    """Write the turns into a file that has the tables, so many turns in a transaction."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -32000")
     execute = connection.execute
     watch = Stopwatch()
-    for turn in prepared:
+    for first in range(0, len(prepared), group):
         execute("BEGIN IMMEDIATE")
-        for sql, values in turn:
-            execute(sql, values)
+        for turn in prepared[first : first + group]:
+            for sql, values in turn:
+                execute(sql, values)
         execute("COMMIT")
     took = watch.took(len(prepared))
     connection.close()
