@@ -5,6 +5,7 @@ A key outside the list is a programming error and raises, so no content can slip
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -44,8 +45,15 @@ def log(action: str, *, level: int = logging.INFO, **fields: Any) -> None:
     if unknown:
         raise ValueError(f"log keys {sorted(unknown)} are not on the list of keys that hold no content")
     if _logger.isEnabledFor(level):
-        line = " ".join([f"action={action}", *(f"{key}={value}" for key, value in fields.items() if value is not None)])
+        words = [f"{key}={_word(value)}" for key, value in fields.items() if value is not None]
+        line = " ".join([f"action={action}", *words])
         _logger.log(level, "%s", line, extra={"action": action, "fields": fields})
+
+
+def _word(value: object) -> str:
+    """As it is, or quoted where it could be taken for more than one word: an id may hold spaces."""
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(one in text for one in ' ="') else text
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:
