@@ -63,3 +63,25 @@ def test_a_newer_turn_gets_deaths_of_its_own(file: sqlite3.Connection) -> None:
     later = START + timedelta(minutes=2)
     due.signal(file, Signal("c", "c1", later), AT_ONCE, later)
     assert claim(file, 2).deaths == 0
+
+
+def test_after_a_death_a_reaction_may_be_set_back_so_that_others_run_without_it(file: sqlite3.Connection) -> None:
+    """It keeps its deaths, and a drain that skips quiet periods does not hurry it."""
+    wait = timedelta(minutes=10)
+    claim(file, 0)
+    claim(file, 1)
+    at = START + timedelta(minutes=2)
+    told: list[int] = []
+
+    def set_back(deaths: int) -> timedelta:
+        told.append(deaths)
+        return wait
+
+    def again(now: datetime, *, eager: bool = False) -> list[Claimed]:
+        until = now + timedelta(seconds=30)
+        return due.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, set_back=set_back)
+
+    assert again(at) == []
+    assert again(at + wait / 2, eager=True) == []
+    assert [one.deaths for one in again(at + wait)] == [2]
+    assert told == [2]

@@ -9,9 +9,9 @@ end of the back-off alone: whoever skips quiet periods still waits for it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from afterturn.clock import from_text, to_text
 from afterturn.errors import LeaseLost
@@ -86,19 +86,30 @@ def claim(
     now: datetime,
     until: datetime,
     eager: bool,
+    set_back: Callable[[int], timedelta] = lambda deaths: timedelta(0),
 ) -> list[Claimed]:
     """Take up to ``limit`` due reactions, longest due first, until ``until``.
 
-    A death is counted here, and taken back by any worker that tells how the run ended.
+    A death is counted here, and taken back by any worker that tells how the run ended. ``set_back``: how long one whose
+    workers died so many times in a row waits before it is taken again.
     """
     values = {"consumer": consumer, "now": to_text(now), "limit": limit}
     due = _EAGERLY_DUE if eager else _DUE
     found = connection.execute(
-        f"SELECT conversation_id, attempts, deaths, due_at FROM reactions WHERE {due} ORDER BY due_at LIMIT :limit",
+        f"SELECT conversation_id, attempts, deaths, due_at, lease FROM reactions WHERE {due} ORDER BY due_at "
+        "LIMIT :limit",
         values,
     ).fetchall()
     claimed = []
-    for conversation_id, attempts, deaths, due_at in found:
+    for conversation_id, attempts, deaths, due_at, lost in found:
+        wait = set_back(deaths) if lost is not None else None
+        if wait:
+            connection.execute(
+                "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1 WHERE consumer = ?2 AND "
+                "conversation_id = ?3",
+                (to_text(now + wait), consumer, conversation_id),
+            )
+            continue
         lease = f"{worker} {due_at}"
         connection.execute(
             "UPDATE reactions SET lease = ?, due_at = ?, retry_at = NULL, first_at = NULL, last_at = NULL, "

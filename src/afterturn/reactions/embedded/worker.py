@@ -21,8 +21,10 @@ from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Store, Window
 from afterturn.store.sqlite import stamping
 
-MAX_DEATHS = 5
+MAX_DEATHS = 10
 """Runs in a row that may end with the death of their worker. A run that kills would otherwise kill for ever."""
+
+_LONGEST_SET_BACK = timedelta(minutes=10)
 
 
 class Worker:
@@ -122,12 +124,28 @@ class Worker:
             )
             return await self._database.write(
                 lambda c: due.claim(
-                    c, consumer.name, limit, worker=self._name, now=now, until=now + self._lease, eager=eager
+                    c,
+                    consumer.name,
+                    limit,
+                    worker=self._name,
+                    now=now,
+                    until=now + self._lease,
+                    eager=eager,
+                    set_back=self._set_back,
                 )
             )
         except StoreError as error:
             telemetry.log("claim_failed", level=logging.ERROR, consumer=consumer.name, error=error_kind(error))
             return []
+
+    def _set_back(self, deaths: int) -> timedelta:
+        """A worker takes down all that it runs, the guilty and the innocent. Chance draws them apart from the second
+        death on, so that the innocent get to run without the one that kills.
+        """
+        if deaths < 2:
+            return timedelta(0)
+        longest = min(self._lease * float(2 ** (deaths - 1)), _LONGEST_SET_BACK)
+        return longest * self._chance.random()
 
     async def _run(self, consumer: Consumer, claimed: Claimed) -> None:
         window: Window | None = None
