@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli import demo, ledger, reactions, reading, running, stream, writing
+from afterturn.cli import aws, demo, ledger, reactions, reading, running, stream, writing
 from afterturn.cli.exits import EPILOG, Commands
-from afterturn.cli.options import RootApp, RootDb, RootLogLevel, Shared, set_up_logging
+from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
 
 app = typer.Typer(
     cls=Commands,
@@ -40,6 +40,7 @@ app.command("sweep", rich_help_panel=_REPAIR)(ledger.sweep)
 app.command("replay", rich_help_panel=_REPAIR)(ledger.replay)
 app.add_typer(reactions.app, name="reactions", rich_help_panel=_REPAIR)
 app.add_typer(stream.app, name="dead-letters", rich_help_panel=_REPAIR)
+app.add_typer(aws.app, name="aws", rich_help_panel=_REPAIR)
 
 
 def _show_version(wanted: bool) -> None:
@@ -54,6 +55,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
+    profile: RootProfile = None,
     db: RootDb = None,
     app_name: RootApp = None,
     log_level: RootLogLevel = None,
@@ -67,5 +69,5 @@ def root(
     what the reactions stamped (`inbox`, `show`), and the ledger proves that nothing is owed (`audit`).
     Start with `afterturn demo`.
     """
-    ctx.obj = Shared(db=db, app=app_name, log_level=log_level)
+    ctx.obj = Shared(profile=profile, db=db, app=app_name, log_level=log_level)
     set_up_logging(ctx, None)

@@ -11,8 +11,9 @@ from afterturn.aws.errors import translated
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_client, open_session
 from afterturn.errors import ConfigError
-from afterturn.operations.lanes import Bearer, Identity, check_lane
+from afterturn.operations.lanes import Bearer, Identity, check_lane, check_names
 from afterturn.operations.resources import Place
+from afterturn.store.dynamodb.table import Table
 
 SERVICES = ("dynamodb", "sqs", "sns", "cloudwatch")
 
@@ -33,6 +34,9 @@ class Account:
     @property
     def dynamodb(self) -> Any:
         return self.clients["dynamodb"]
+
+    def table(self, name: str) -> Table:
+        return Table(self.dynamodb, name)
 
     @property
     def sqs(self) -> Any:
@@ -69,17 +73,44 @@ async def open_account(access: Access, *services: str, session: Any = None) -> A
         yield Account(identity, region, access.endpoint is not None, clients)
 
 
-async def check_table_lane(account: Account, names: Names, *, expected: str | None = None) -> None:
-    """What every tool that writes to the table asks first. Raises ConfigError, and StoreForeign for no table."""
-    table = await tagged_table(account, names.table)
-    check_lane(names, account.identity, [table], account=expected, emulated=account.emulated)
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Which lane is meant, and where it is. ``account``: the one that the lane belongs to, as far as one knows."""
+
+    lane: str
+    table: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    account: str | None = None
+
+    @property
+    def names(self) -> Names:
+        return Names.of(self.lane, self.table)
 
 
-async def tagged_table(account: Account, name: str) -> Bearer:
+@asynccontextmanager
+async def open_lane(whose: Whose, *services: str) -> AsyncIterator[Account]:
+    """The account that a lane is in, as far as the credentials say; see :func:`open_account`."""
+    async with open_account(Access(region=whose.region, endpoint=whose.endpoint), *services) as account:
+        yield account
+
+
+@asynccontextmanager
+async def open_table(whose: Whose) -> AsyncIterator[tuple[Account, Table]]:
+    """The table of a lane. Raises ConfigError where lane, account and credentials disagree."""
+    check_names(whose.names)
+    async with open_lane(whose, "dynamodb") as account:
+        await _check_table_lane(account, whose)
+        yield account, account.table(whose.names.table)
+
+
+async def _check_table_lane(account: Account, whose: Whose) -> None:
+    name = whose.names.table
     with translated(f"table {name}"):
         described = await account.dynamodb.describe_table(TableName=name)
         tags = await table_tags(account.dynamodb, described["Table"]["TableArn"])
-    return Bearer(f"table {name}", tags)
+    bearer = Bearer(f"table {name}", tags)
+    check_lane(whose.names, account.identity, [bearer], account=whose.account, emulated=account.emulated)
 
 
 async def table_tags(client: Any, arn: str) -> dict[str, str]:

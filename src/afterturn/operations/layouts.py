@@ -35,12 +35,15 @@ from afterturn.operations.walking import Told
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Layout, Placement, Placements, Slot
-from afterturn.store.dynamodb.placing import placements_item, placements_of
+from afterturn.store.dynamodb.placing import MAX_AGE, placements_item, placements_of
 from afterturn.store.dynamodb.requests import put, unchanged
 from afterturn.store.dynamodb.table import Conflict, Table
 
 DRAIN = timedelta(minutes=3)
 """Longer than a process acts on what it has read (20 s) and than a write may take that it has begun."""
+
+LEAST_DRAIN = 3 * MAX_AGE
+"""What is accepted where it is not an emulator."""
 
 _STAMPINGS = 3
 """How often rows are stamped until the new slot is found to be whole."""
@@ -85,6 +88,17 @@ class State:
             "stage": self.stage.value,
             "changedAt": None if self.changed_at is None else to_text(self.changed_at),
         }
+
+
+def read_layout(text: str) -> Layout:
+    """``single``, ``monthly`` or ``sharded:16``; raises ConfigError."""
+    return Layout.parse(text)
+
+
+def check_drain(drain: timedelta, *, emulated: bool) -> None:
+    """Raise ConfigError for a time in which not every process would have seen a stage."""
+    if drain < LEAST_DRAIN and not emulated:
+        raise ConfigError(f"--drain: processes need at least {LEAST_DRAIN.total_seconds():.0f} s to see a stage")
 
 
 def following(state: State, wanted: Layout) -> State | None:

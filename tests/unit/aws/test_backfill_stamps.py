@@ -1,0 +1,170 @@
+"""Which keys a row should have, for every index, and how they are written. F22 and F41."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.unit.aws.strict import StrictDynamo
+
+from afterturn.aws.table import (
+    ENTITY,
+    INDEXES,
+    PHONE,
+    PROPERTY_RECENCY,
+    RECENCY,
+    RECENCY_B,
+    WORK_ORDER,
+    table_definition,
+)
+from afterturn.model import Channel, ConversationMeta, Status, Urgency, WorkOrder
+from afterturn.operations import stamps
+from afterturn.operations.stamps import Target, Wanted, wanted
+from afterturn.store.dynamodb import keys, rows
+from afterturn.store.dynamodb.attributes import from_item
+from afterturn.store.dynamodb.layout import Placement, Placements
+from afterturn.store.dynamodb.plans import plan_create
+
+PLACEMENTS = Placements()
+STRICT = StrictDynamo(table_definition("t", (*INDEXES, RECENCY_B)))
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def row(conversation_id: str = "c1", **attributes: Any) -> dict[str, Any]:
+    pk, sk = keys.meta(conversation_id)
+    return {"PK": pk, "SK": sk, "id": conversation_id, **attributes}
+
+
+def of(index: Any, placements: Placements = PLACEMENTS) -> Target:
+    return Target.of(index, placements)
+
+
+@pytest.mark.parametrize("index", [PHONE, ENTITY, RECENCY, PROPERTY_RECENCY])
+@pytest.mark.parametrize("placement", ["single", "monthly", "sharded:7"])
+def test_a_row_of_the_writer_is_right_as_it_is(index: Any, placement: str) -> None:
+    """The tool and the writer agree on every key, so a backfill after a rollout changes nothing."""
+    placements = Placements(Placement.parse(placement), (Placement.parse(placement),))
+    given = ConversationMeta(
+        id='odd "id" #1', channel=Channel.SMS, property_id="p#1", participants=("+15550100", "+15550101")
+    )
+    (action,) = plan_create(given, placements, now=NOW).actions
+    item = {"PK": action.key[0], "SK": action.key[1], **action.item}
+    assert wanted(item, of(index, placements)).is_met_by(item)
+    bare = {name: value for name, value in item.items() if not name.startswith("GSI")}
+    assert wanted(bare, of(index, placements)) == wanted(item, of(index, placements))
+    assert not wanted(bare, of(index, placements)).is_met_by(bare)
+
+
+def test_a_work_order_of_the_writer_is_right_as_it_is() -> None:
+    order = WorkOrder(
+        id="w1",
+        conversation_id="c1",
+        property_id=None,
+        category="leak",
+        urgency=Urgency.EMERGENCY,
+        message_id="m1",
+        opened_at=NOW,
+        status=Status.OPEN,
+    )
+    pk, sk = keys.work_order("c1", "w1")
+    item = {"PK": pk, "SK": sk, **rows.work_order_item(order)}
+    assert wanted(item, of(WORK_ORDER)).is_met_by(item)
+    assert wanted({"PK": pk, "SK": sk}, of(WORK_ORDER)).problem == "is no whole work order"
+
+
+def test_the_newest_time_that_makes_sense_places_a_row() -> None:
+    older = "2026-01-01T00:00:00.000000Z"
+    assert wanted(row(createdAt=older), of(RECENCY)).keys["GSI5SK"] == f"{older}#c1"
+    told = wanted(row(createdAt=older, lastMessageAt="2026-02-01T01:00:00+01:00"), of(RECENCY))
+    assert told.keys == {"GSI5PK": "CONV_RECENCY", "GSI5SK": "2026-02-01T00:00:00.000000Z#c1"}
+    assert wanted(row(createdAt=older, lastMessageAt=""), of(RECENCY)).keys["GSI5SK"] == f"{older}#c1"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ({}, "no lastMessageAt, no createdAt"),
+        ({"lastMessageAt": ""}, "lastMessageAt is empty, no createdAt"),
+        ({"lastMessageAt": None}, "lastMessageAt is null, no createdAt"),
+        ({"lastMessageAt": 1772366405}, "lastMessageAt is a number, no createdAt"),
+        ({"lastMessageAt": 1772366405.5}, "lastMessageAt is a number, no createdAt"),
+        ({"lastMessageAt": "2026-03-01"}, "lastMessageAt is no time, no createdAt"),
+        ({"lastMessageAt": ["x"], "createdAt": {}}, "lastMessageAt is a list, createdAt is a map"),
+    ],
+)
+def test_a_row_without_a_time_is_named_with_the_reason_and_without_its_content(
+    attributes: dict[str, Any], why: str
+) -> None:
+    for index in (RECENCY, PROPERTY_RECENCY):
+        assert wanted(row(**attributes), of(index)) == Wanted(problem=f"carries no time: {why}")
+
+
+def test_a_row_that_is_no_conversation_of_ours_is_named() -> None:
+    assert wanted({"PK": "CONV#c1", "SK": "META"}, of(RECENCY)).problem == "has no id"
+    assert wanted(row() | {"id": 7}, of(ENTITY)).problem == "has no id"
+    assert wanted(row() | {"id": "c2"}, of(ENTITY)).problem == "has an id that is not that of its key"
+    assert wanted(row(participants="+1555"), of(PHONE)).problem == "has participants that are none"
+    told = wanted(row(createdAt="2026-01-01T00:00:00Z", propertyId=7), of(PROPERTY_RECENCY))
+    assert told.problem == "has no property that can be one: propertyId is a number"
+
+
+def test_a_conversation_without_participants_is_rightly_absent_from_the_phone_index() -> None:
+    told = wanted(row(), of(PHONE))
+    assert not told.is_indexed
+    assert told.is_met_by(row())
+    assert not told.is_met_by(row(GSI1PK="PHONE#x", GSI1SK="CONV#c1"))
+
+
+def test_a_slot_that_is_not_written_should_have_no_rows() -> None:
+    told = wanted(row(createdAt="2026-01-01T00:00:00Z", GSI8PK="x", GSI8SK="y"), of(RECENCY_B))
+    assert told == Wanted({"GSI8PK": None, "GSI8SK": None})
+    assert told.is_met_by(row())
+    assert str(of(RECENCY_B)) == "conv-recency-index-b (not written)"
+    assert str(of(RECENCY)) == "conv-recency-index (single)"
+
+
+def test_only_key_attributes_are_written_and_only_to_the_row_that_was_read() -> None:
+    item = row(createdAt="2026-01-01T00:00:00.000000Z", rev=3, GSI5SK=7, lastMessageAt=None, participants=["+1555"])
+    told = wanted(item, of(RECENCY))
+    assert told.problem is None
+    params = stamps.stamp(item, of(RECENCY), told.keys).params("t")
+    STRICT.check("UpdateItem", params)
+    names, values = params["ExpressionAttributeNames"], from_item(params["ExpressionAttributeValues"])
+
+    def spelled(expression: str) -> str:
+        for placeholder, name in sorted(names.items(), reverse=True):
+            expression = expression.replace(placeholder, name)
+        for placeholder, value in sorted(values.items(), reverse=True):
+            expression = expression.replace(placeholder, repr(value))
+        return expression
+
+    assert (
+        spelled(params["UpdateExpression"]) == "SET GSI5PK = 'CONV_RECENCY', GSI5SK = '2026-01-01T00:00:00.000000Z#c1'"
+    )
+    assert spelled(params["ConditionExpression"]).split(" AND ") == [
+        "attribute_exists(PK)",
+        "id = 'c1'",
+        "rev = 3",
+        "createdAt = '2026-01-01T00:00:00.000000Z'",
+        "attribute_type(lastMessageAt, 'NULL')",
+        "attribute_not_exists(propertyId)",
+        "attribute_exists(participants)",
+        "attribute_not_exists(GSI5PK)",
+        "GSI5SK = 7",
+    ]
+
+
+def test_the_month_of_a_row_is_on_record_before_the_row() -> None:
+    monthly = Placement.parse("b/monthly")
+    target = of(RECENCY_B, Placements(Placement(), (Placement(), monthly)))
+    told = wanted(row(createdAt="2026-02-03T00:00:00Z"), target)
+    note = stamps.month(told.keys, target)
+    assert note is not None
+    assert note.key == keys.month("2026-02")
+    assert stamps.month(told.keys, of(RECENCY)) is None
+
+
+def test_a_report_names_a_row_by_its_id_or_else_by_its_key() -> None:
+    assert stamps.name_of(row("c9")) == "c9"
+    assert stamps.name_of({"PK": "CONV#x", "SK": "META"}) == "CONV#x / META"
