@@ -36,11 +36,12 @@ _DYNAMIC = (
 
 @dataclass(frozen=True)
 class Server:
-    """``skip``: let the timers of some workflows fire that were started for so long at most."""
+    """``skip``: let the timers of some workflows fire that were started for so long at most. ``stop`` may be early."""
 
     name: str
     target: str
     skip: Skip
+    stop: Callable[[], None]
 
 
 @contextmanager
@@ -50,16 +51,16 @@ def dev_server() -> Iterator[Server]:
     start = WorkflowEnvironment.start_local(
         dev_server_existing_path=_program("temporal"), dev_server_log_level="error", dev_server_extra_args=arguments
     )
-    with _kept(start) as target:
-        yield Server("dev", target, _fast_forward)
+    with _kept(start) as (target, stop):
+        yield Server("dev", target, _fast_forward, stop)
 
 
 @contextmanager
 def skipping_server() -> Iterator[Server]:
     """The test server, with one clock for all."""
     start = WorkflowEnvironment.start_time_skipping(test_server_existing_path=_program("temporal-test-server"))
-    with _kept(start) as target:
-        yield Server("skipping", target, _sleep)
+    with _kept(start) as (target, stop):
+        yield Server("skipping", target, _sleep, stop)
 
 
 async def _fast_forward(client: Client, workflow_ids: list[str], by: timedelta) -> None:
@@ -93,7 +94,7 @@ def _program(name: str) -> str:
 
 
 @contextmanager
-def _kept(start: Coroutine[Any, Any, WorkflowEnvironment]) -> Iterator[str]:
+def _kept(start: Coroutine[Any, Any, WorkflowEnvironment]) -> Iterator[tuple[str, Callable[[], None]]]:
     """A server on an event loop of its own, for tests have one each."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -103,10 +104,18 @@ def _kept(start: Coroutine[Any, Any, WorkflowEnvironment]) -> Iterator[str]:
         return asyncio.run_coroutine_threadsafe(given, loop).result(timeout=60)
 
     environment = run(start)
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            run(environment.shutdown())
+
     try:
-        yield environment.client.service_client.config.target_host
+        yield environment.client.service_client.config.target_host, stop
     finally:
-        run(environment.shutdown())
+        stop()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

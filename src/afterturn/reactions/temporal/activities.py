@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from afterturn import telemetry
 from afterturn.clock import Clock, from_text, to_text
@@ -121,7 +121,10 @@ class Activities:
     async def _slot(self, consumer: Consumer) -> AsyncIterator[None]:
         if self._free[consumer.name] <= 0:
             raise ApplicationError(
-                f"all slots of {consumer.name!r} are taken here", type="Busy", next_retry_delay=_BUSY
+                f"all slots of {consumer.name!r} are taken here",
+                type="Busy",
+                next_retry_delay=_BUSY,
+                category=ApplicationErrorCategory.BENIGN,
             )
         self._free[consumer.name] -= 1
         try:

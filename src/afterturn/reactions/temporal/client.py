@@ -48,15 +48,11 @@ class Connection:
     def __init__(
         self, address: Address, *, timeout: timedelta = timedelta(seconds=5), interceptors: tuple[Interceptor, ...] = ()
     ) -> None:
-        self._address = address
+        self.address = address
         self._timeout = timeout
         self._interceptors = interceptors
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
-
-    @property
-    def namespace(self) -> str:
-        return self._address.namespace
 
     async def client(self) -> Client:
         """Raises EngineUnavailable."""
@@ -66,7 +62,7 @@ class Connection:
             return self._client
 
     async def _connect(self) -> Client:
-        address = self._address
+        address = self.address
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
                 return await Client.connect(

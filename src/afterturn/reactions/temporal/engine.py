@@ -128,7 +128,7 @@ class TemporalEngine:
             return (await client.count_workflows(self._open(), rpc_timeout=self._deadline)).count
 
     async def oldest(self) -> datetime | None:
-        """When the longest open workflow of a reaction started.
+        """When the longest open run of a reaction's workflow started.
 
         Temporal lists newest first and sorts no other way, so this looks by age, oldest ages first: at most six list
         queries of up to a thousand rows each. Among more than a thousand of one age group it is not exact.
@@ -146,15 +146,22 @@ class TemporalEngine:
                     return min(starts)
         return None
 
-    async def flush(self) -> int:
-        """Let every open reaction skip its quiet period; returns how many there are."""
+    async def flush(self, done: set[str]) -> None:
+        """Let every open reaction skip its quiet period, but for the runs in ``done``; those told now are added to it.
+
+        Each is told once: a signal costs the server as much as a start does.
+        """
         if not self._registry.names:
-            return 0
+            return
         client = await self._connection.client()
         async with self._answers():
-            ids = [one.id async for one in client.list_workflows(self._open(), rpc_timeout=self._deadline)]
-            await asyncio.gather(*(self._flush(client, one) for one in ids))
-        return len(ids)
+            found = [
+                one
+                async for one in client.list_workflows(self._open(), rpc_timeout=self._deadline)
+                if one.run_id not in done
+            ]
+            await asyncio.gather(*(self._flush(client, one.id) for one in found))
+        done.update(one.run_id for one in found)
 
     def _start_of(self, signal: Signal) -> _Start:
         foreign = self._registry.foreign.get(signal.consumer)

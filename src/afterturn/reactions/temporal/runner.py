@@ -116,10 +116,11 @@ class TemporalRunner:
         """New signals skip their quiet period, and those that wait already are told to."""
         assert self._engine is not None
         self._engine.eager = True
+        done: set[str] = set()
         try:
             while True:
                 try:
-                    await self._engine.flush()
+                    await self._engine.flush(done)
                 except EngineUnavailable as error:
                     telemetry.log("flush_failed", level=logging.WARNING, error=error_kind(error))
                 await asyncio.sleep(every)

@@ -1,0 +1,22 @@
+"""One dev server for these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.contract.reactions.temporal_servers import Server, dev_server
+from tests.unit.temporal.house import Houses, open_house
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with dev_server() as started:
+        yield started
+
+
+@pytest.fixture
+def houses(server: Server, tmp_path: Path) -> Houses:
+    return partial(open_house, server, tmp_path / "afterturn.db")
