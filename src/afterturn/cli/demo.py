@@ -20,7 +20,7 @@ from afterturn.backbone import Backbone, Backlog
 from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
 from afterturn.cli.loading import Loader, Tally
-from afterturn.cli.options import AppName, Db, Level, LogLevel, app_of, cli_settings, set_up_logging
+from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, cli_settings, set_up_logging
 from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
 from afterturn.cli.reading import last_words
 from afterturn.cli.running import drained, is_clean
@@ -37,7 +37,9 @@ _ORDERS = 12
 _URGENCY_STYLES = {Urgency.EMERGENCY: "bold red", Urgency.URGENT: "yellow", Urgency.ROUTINE: ""}
 
 
-def demo(ctx: typer.Context, db: Db = None, app: AppName = None, log_level: LogLevel = None) -> None:
+def demo(
+    ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
+) -> None:
     """Show the whole way of a turn on a sample: settled, reacted to, in the inbox, and nothing owed.
 
     Conversations of a fictional property manager come into a file in a new temporary folder (or --db). Nothing is

@@ -13,6 +13,7 @@ from afterturn.cli.exits import Exit
 from afterturn.cli.options import (
     Db,
     Json,
+    Profiled,
     Property,
     Since,
     Until,
@@ -46,6 +47,7 @@ def audit(
     property_id: Property = None,
     grace: Grace = None,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Name each reaction that is owed or has failed. Exits 0 where there is none, and 3 where there are."""
@@ -98,6 +100,7 @@ def sweep(
         bool, typer.Option("--everything", metavar="", help="Also what a sweep has reminded of just now.")
     ] = False,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Put what is owed into the stream again, each debt at ages that double. `afterturn up` does it by itself."""
@@ -135,6 +138,7 @@ def replay(
     ] = None,
     rate: Annotated[float | None, typer.Option(metavar="N", min=0.001, help="At most so many events a second.")] = None,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Ask consumers for a part of history, such as one that was registered after it.

@@ -20,7 +20,7 @@ import typer
 from afterturn.app import App, load_app
 from afterturn.backbone import Backbone
 from afterturn.clock import parse_duration, parse_time
-from afterturn.config import Settings, read_settings
+from afterturn.config import Profile, Settings, read_settings
 from afterturn.errors import InvalidInput, InvalidRecord, NotFound
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Emitter, Stamp, check_id
@@ -42,11 +42,18 @@ class Level(StrEnum):
 class Shared:
     """What was given before the command's name, or by a variable."""
 
+    profile: Profile | None = None
     db: Path | None = None
     app: str | None = None
     log_level: Level | None = None
 
 
+_PROFILE = (
+    "--profile",
+    "AFTERTURN_PROFILE",
+    "Where everything lives: embedded (one file, the default), local (the production path on this machine) or aws.",
+    "PROFILE",
+)
 _DB = ("--db", "AFTERTURN_DB", "The SQLite file; afterturn.db in this folder where nothing is said.", "FILE")
 _APP = ("--app", "AFTERTURN_APP", "Your own app as module:attribute, in place of the shipped one.", "APP")
 _LOG = (
@@ -57,18 +64,27 @@ _LOG = (
 )
 
 
-def _flag(flag: str, variable: str, text: str, metavar: str) -> Any:
+def _flag(flag: str, variable: str, text: str, metavar: str, **more: Any) -> Any:
     """A flag of a command. Its variable is read once, at the root, so that any flag goes before it."""
-    return typer.Option(flag, help=f"{text} ({variable})", metavar=metavar, rich_help_panel="Shared options")
+    return typer.Option(flag, help=f"{text} ({variable})", metavar=metavar, rich_help_panel="Shared options", **more)
+
+
+def _remember_profile(ctx: typer.Context, given: Profile | None) -> Profile | None:
+    if given is not None:
+        ctx.obj.profile = given
+    return given
 
 
 def _root(flag: str, variable: str, text: str, metavar: str) -> Any:
     return typer.Option(flag, envvar=variable, show_envvar=False, help=f"{text} ({variable})", metavar=metavar)
 
 
+Profiled = Annotated[Profile | None, _flag(*_PROFILE, callback=_remember_profile)]
+"""Remembered for :func:`settings_of`; a command that declares it need not pass it on."""
 Db = Annotated[Path | None, _flag(*_DB)]
 AppName = Annotated[str | None, _flag(*_APP)]
 LogLevel = Annotated[Level | None, _flag(*_LOG)]
+RootProfile = Annotated[Profile | None, _root(*_PROFILE)]
 RootDb = Annotated[Path | None, _root(*_DB)]
 RootApp = Annotated[str | None, _root(*_APP)]
 RootLogLevel = Annotated[Level | None, _root(*_LOG)]
@@ -87,7 +103,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, 
 def settings_of(ctx: typer.Context, db: Path | None, **given: Any) -> Settings:
     """The settings of a command; logging is set up on the way."""
     shared: Shared = ctx.obj
-    return read_settings(db=db or shared.db, **given)
+    return read_settings(db=db or shared.db, profile=shared.profile, **given)
 
 
 def cli_settings(ctx: typer.Context, db: Path | None) -> Settings:
@@ -126,6 +142,8 @@ class _Stderr(logging.StreamHandler[Any]):
 
 def require_store(settings: Settings) -> None:
     """Raise NotFound where there is no file: an empty answer from a mistyped path would look like good news."""
+    if settings.profile is not Profile.EMBEDDED:
+        return
     if not os.path.lexists(settings.db) and os.access(settings.db.parent, os.X_OK):
         raise NotFound(
             f"there is no store at {settings.db}; name one with --db or AFTERTURN_DB, or make one with "

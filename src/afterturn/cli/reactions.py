@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.cli.options import Db, Json, Limit, known, observed, settings_of
+from afterturn.cli.options import Db, Json, Limit, Profiled, known, observed, settings_of
 from afterturn.cli.output import age, count, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidInput, NotFound
@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the c
 
 
 @app.command("list")
-def list_(ctx: typer.Context, json_: Json = False, db: Db = None) -> None:
+def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
     """List the consumers that were ever registered, their state, and how many of their reactions failed."""
     rows = asyncio.run(_list(ctx, db))
     if json_:
@@ -55,7 +55,9 @@ async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
 
 
 @app.command()
-def failed(ctx: typer.Context, limit: Limit = 100, json_: Json = False, db: Db = None) -> None:
+def failed(
+    ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: Profiled = None, db: Db = None
+) -> None:
     """List the reactions that were given up on."""
     found, now = asyncio.run(_failures(ctx, db, limit + 1))
     complete, found = len(found) <= limit, found[:limit]
@@ -101,6 +103,7 @@ def retry(
     consumer: Annotated[str | None, typer.Option(metavar="CONSUMER", help="Of this consumer only.")] = None,
     all_: Annotated[bool, typer.Option("--all", metavar="", help="Of every conversation.")] = False,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Give failed reactions fresh attempts; `up` or `drain` runs them."""
@@ -135,14 +138,14 @@ async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: s
 
 
 @app.command()
-def promote(ctx: typer.Context, consumer: Name, db: Db = None) -> None:
+def promote(ctx: typer.Context, consumer: Name, profile: Profiled = None, db: Db = None) -> None:
     """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
     asyncio.run(_set_state(ctx, db, consumer, ConsumerState.LIVE))
     note(f"{consumer} is live.")
 
 
 @app.command()
-def retire(ctx: typer.Context, consumer: Name, db: Db = None) -> None:
+def retire(ctx: typer.Context, consumer: Name, profile: Profiled = None, db: Db = None) -> None:
     """Let a consumer owe nothing any more. Its stamps stay."""
     asyncio.run(_set_state(ctx, db, consumer, ConsumerState.RETIRED))
     note(f"{consumer} is retired.")

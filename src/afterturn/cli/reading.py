@@ -11,7 +11,7 @@ import typer
 
 from afterturn.backbone import Backbone
 from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
-from afterturn.cli.options import Db, Json, Limit, Since, Until, flag_value, observed, read_time, settings_of
+from afterturn.cli.options import Db, Json, Limit, Profiled, Since, Until, flag_value, observed, read_time, settings_of
 from afterturn.cli.output import age, console, facts, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.clock import to_text
@@ -73,6 +73,7 @@ def inbox(
         str | None, typer.Option(metavar="CURSOR", help="The next page, from where the last one ended.")
     ] = None,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Show conversations, newest first."""
@@ -163,6 +164,7 @@ def show(
     ctx: typer.Context,
     conversation_id: Annotated[str, typer.Argument(metavar="ID", help="The conversation.")],
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Show a conversation: its thread, turns, stamps and work orders.
@@ -194,6 +196,7 @@ def work_orders(
     all_: Annotated[bool, typer.Option("--all", metavar="", help="Closed ones, too.")] = False,
     limit: Limit = 100,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """List work orders, the most urgent first."""
@@ -237,7 +240,7 @@ def print_work_orders(orders: Sequence[WorkOrder]) -> None:
     )
 
 
-def stats(ctx: typer.Context, json_: Json = False, db: Db = None) -> None:
+def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
     """Count what is in each stage, and how old the oldest is."""
     found, now = asyncio.run(_stats(ctx, db))
     if json_:

@@ -24,6 +24,7 @@ from afterturn.cli.options import (
     Json,
     Level,
     LogLevel,
+    Profiled,
     app_of,
     require_store,
     set_up_logging,
@@ -36,7 +37,9 @@ from afterturn.ledger.ledger import Audit
 _LINE_EVERY = 5.0
 
 
-def up(ctx: typer.Context, db: Db = None, app: AppName = None, log_level: LogLevel = None) -> None:
+def up(
+    ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
+) -> None:
     """Run bridge, reactions and sweeps until Ctrl-C.
 
     The first Ctrl-C (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at
@@ -71,6 +74,7 @@ def drain(
     ctx: typer.Context,
     now: Annotated[bool, typer.Option("--now", metavar="", help="Skip quiet periods.")] = False,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
     app: AppName = None,
     log_level: LogLevel = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.cli.options import Db, Json, Limit, cli_settings, observed, settings_of
+from afterturn.cli.options import Db, Json, Limit, Profiled, cli_settings, observed, settings_of
 from afterturn.cli.output import count, facts, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidInput, NotFound
@@ -20,7 +20,7 @@ app = typer.Typer(help="Stream records that were given up on.", no_args_is_help=
 
 
 @app.command("list")
-def list_(ctx: typer.Context, limit: Limit = 100, json_: Json = False, db: Db = None) -> None:
+def list_(ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
     """List dead letters, oldest first."""
     found = asyncio.run(_letters(ctx, db, limit + 1))
     complete, found = len(found) <= limit, found[:limit]
@@ -41,6 +41,7 @@ def show(
     ctx: typer.Context,
     letter: Annotated[str, typer.Argument(metavar="ID", help="The dead letter.")],
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Show a dead letter with its body."""
@@ -57,6 +58,7 @@ def redrive(
     letters: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The dead letters.")] = None,
     all_: Annotated[bool, typer.Option("--all", metavar="", help="Every one.")] = False,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
 ) -> None:
     """Put dead letters into their queue again. That changes nothing where the turn was handled since."""

@@ -19,7 +19,7 @@ from afterturn.app import App
 from afterturn.cli.exits import Exit, exit_of
 from afterturn.cli.interrupts import interruptible
 from afterturn.cli.loading import Loader, Tally
-from afterturn.cli.options import AppName, Db, Json, LogLevel, app_of, cli_settings, set_up_logging
+from afterturn.cli.options import AppName, Db, Json, LogLevel, Profiled, app_of, cli_settings, set_up_logging
 from afterturn.cli.output import cell, count, facts, note, write_json
 from afterturn.clock import to_text
 from afterturn.config import Settings
@@ -54,6 +54,7 @@ def import_(
         typer.Option("--property", metavar="ID", help="The property of the conversations where the file names none."),
     ] = None,
     json_: Json = False,
+    profile: Profiled = None,
     db: Db = None,
     app: AppName = None,
     log_level: LogLevel = None,
@@ -179,7 +180,12 @@ def _summary(reader: Reader, tally: Tally) -> None:
 
 
 def settle(
-    ctx: typer.Context, json_: Json = False, db: Db = None, app: AppName = None, log_level: LogLevel = None
+    ctx: typer.Context,
+    json_: Json = False,
+    profile: Profiled = None,
+    db: Db = None,
+    app: AppName = None,
+    log_level: LogLevel = None,
 ) -> None:
     """Settle one turn, given as JSON on stdin.
 
