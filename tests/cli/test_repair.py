@@ -103,6 +103,14 @@ def test_a_late_consumer_catches_up_by_replay(db: Path, own_app: OwnApp, tmp_pat
     assert call("replay").out == "emitted  0\n"
 
 
+def test_a_replay_takes_up_what_has_failed(own_app: OwnApp) -> None:
+    call("--app", own_app(SICK), "settle", stdin=turn("c-1"))
+    assert call("--app", own_app(SICK), "drain").code == 3
+    assert call("replay", "--json").json == {"emitted": 1}
+    done = call("--app", own_app(GOOD), "drain", "--json")
+    assert (done.code, done.json["clean"], done.json["failed"]) == (0, True, 0)
+
+
 def test_an_unknown_consumer_is_named_with_those_that_are_known(owed: str) -> None:
     for arguments in (
         ["replay", "--consumer", "nobody"],

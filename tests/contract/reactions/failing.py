@@ -116,6 +116,20 @@ class FailureContract:
             assert [run.attempt for run in probe.runs] == [1, 2, 1, 2]
             assert await rig.state() is ReactionState.FRESH
 
+    async def test_what_is_asked_for_again_gets_attempts_of_its_own(self, engines: Engines) -> None:
+        """A replay takes the failure off the ledger and signals the same turn: it must not stay owed for ever."""
+        probe = Probe(act=fail_times(3))
+        async with engines(one_probe(probe, attempts=2)) as rig:
+            await rig.register()
+            settled = await rig.settle("m0")
+            await rig.advance(HOUR)
+            await rig.store.request("c1", ["probe"], now=rig.clock())
+            assert await rig.state() is ReactionState.OWED
+            await rig.signal(Signal("probe", "c1", settled))
+            await rig.advance(HOUR)
+            assert [run.attempt for run in probe.runs] == [1, 2, 1, 2]
+            assert await rig.state() is ReactionState.FRESH
+
     async def test_only_what_has_failed_is_retried_on_demand(self, engines: Engines) -> None:
         async with engines(one_probe(Probe())) as rig:
             await rig.settle("m0")

@@ -17,6 +17,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import LeaseLost
 from afterturn.reactions.debounce import Debounce, Pending
 from afterturn.reactions.engine import Signal
+from afterturn.store.sqlite import stamping
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
         )
         return
     newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, deaths, failed = row
-    if failed and to_text(given.occurred_at) <= newest:
+    if failed and to_text(given.occurred_at) <= newest and _has_failed(connection, given):
         return
     pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
     if failed:
@@ -61,6 +62,11 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
         "attempts = ?, deaths = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
         (to_text(given.occurred_at), *_columns(pending), due_at, attempts, deaths, *key),
     )
+
+
+def _has_failed(connection: sqlite3.Connection, given: Signal) -> bool:
+    """What the ledger says: a replay takes the failure off it, and then asks for the same turn again."""
+    return stamping.failed_through(connection, given.conversation_id, given.consumer) is not None
 
 
 _DUE = "consumer = :consumer AND failed = 0 AND due_at <= :now"
