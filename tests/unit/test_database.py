@@ -269,6 +269,16 @@ class TestOpening:
         with pytest.raises(StoreDamaged, match=r"afterturn\.db"):
             Database.open(path)
 
+    async def test_through_a_link_a_file_is_as_good_as_by_its_name(self, path: Path, tmp_path: Path) -> None:
+        """What stands in the log only is missing in the file, but nothing of it is lost."""
+        link = tmp_path / "elsewhere" / "link.db"
+        link.parent.mkdir()
+        link.symlink_to(path)
+        with Database.open(path) as database:
+            await SqliteStore(database).settle(turn("c1", message("m", text="x" * 50_000)), now=T0, emitter="worker")
+            with Database.open(link) as linked:
+                assert await SqliteStore(linked).conversation("c1") is not None
+
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(StoreReadOnly):
             Database.open(tmp_path)

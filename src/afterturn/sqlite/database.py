@@ -270,7 +270,8 @@ def _refuse_truncated(connection: sqlite3.Connection, path: str) -> None:
             raise StoreDamaged(f"{path} is not a SQLite database; name another file with --db")
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-        if Path(path + "-wal").exists() and os.path.getsize(path + "-wal"):
+        log = Path(os.path.realpath(path) + "-wal")  # beside the file itself, wherever a link to it is
+        if log.exists() and log.stat().st_size:
             return  # the log holds what the file does not
         size = os.path.getsize(path)
     except OSError:
