@@ -28,11 +28,15 @@ BRIDGE_BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is still to be done: records in the stream, reactions that wait, dead letters."""
+    """What is still to be done: records in the stream, reactions that wait, dead letters.
+
+    ``others``: of the records, those for consumers that this app does not declare.
+    """
 
     streamed: int
     waiting: int
     dead: int
+    others: int = 0
 
 
 class Backbone:
@@ -135,7 +139,7 @@ class Backbone:
             while not running.done():
                 backlog = await self.backlog()
                 progress(backlog)
-                if backlog.streamed <= len(self._bridge.strangers) and not backlog.waiting:
+                if backlog.streamed <= backlog.others and not backlog.waiting:
                     swept = await self.ledger.sweep(grace=timedelta(0), everything=True, only=self.registry.names)
                     if not swept:
                         return backlog
@@ -151,7 +155,12 @@ class Backbone:
     async def backlog(self) -> Backlog:
         """What is still to be done."""
         depth = await self.stream.depth()
-        return Backlog(streamed=depth.main + depth.direct, waiting=await self.engine.waiting(), dead=depth.dead)
+        return Backlog(
+            streamed=depth.main + depth.direct,
+            waiting=await self.engine.waiting(),
+            dead=depth.dead,
+            others=depth.strange + len(self._bridge.strangers),
+        )
 
     def _pumps(self) -> list[tuple[tuple[Queue, ...], asyncio.Event]]:
         """The loops of the bridge: the queues that each reads, and what wakes it."""

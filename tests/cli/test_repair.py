@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.command import call, execute, line, lose_events, query, turn, write_lines
+from tests.cli.command import call, execute, line, lose_events, message, query, turn, write_lines
 
 OwnApp = Callable[[str], str]
 
@@ -109,6 +109,29 @@ def test_a_replay_takes_up_what_has_failed(own_app: OwnApp) -> None:
     assert call("replay", "--json").json == {"emitted": 1}
     done = call("--app", own_app(GOOD), "drain", "--json")
     assert (done.code, done.json["clean"], done.json["failed"]) == (0, True, 0)
+
+
+def test_what_waits_for_another_apps_consumer_delays_neither_app(own_app: OwnApp) -> None:
+    """The sweep reminds of its debts, turn after turn; here nobody can do them, and there they are done at once."""
+    both, one = own_app(GOOD + GOOD.replace("good", "late")), own_app(GOOD)
+    call("--app", both, "drain")
+    call("--app", both, "settle", stdin=turn("c-1"))
+    for number in (3, 5, 7):
+        assert call("--app", one, "drain", "--now").code == 3
+        assert call("sweep", "--grace", "0s", "--everything", "--json").json["swept"] == 1
+        call("--app", one, "settle", stdin=turn("c-1", message(number)))
+    left = call("--app", one, "drain", "--now", "--json")
+    assert (left.code, left.json["streamed"], left.json["owed"]) == (3, 3, 1)
+    assert call("--app", both, "drain", "--now").code == 0
+
+
+def test_what_was_asked_of_a_retired_consumer_keeps_nobody_from_being_done(own_app: OwnApp) -> None:
+    both, one = own_app(GOOD + GOOD.replace("good", "late")), own_app(GOOD)
+    call("--app", both, "settle", stdin=turn("c-1"))
+    call("--app", one, "drain")
+    call("sweep", "--grace", "0s", "--everything")
+    call("reactions", "retire", "late")
+    assert call("--app", one, "drain").code == 0
 
 
 def test_an_unknown_consumer_is_named_with_those_that_are_known(owed: str) -> None:

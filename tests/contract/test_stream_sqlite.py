@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.contract.machines import long_runs
 from tests.contract.samples import T0
-from tests.contract.stream import VISIBLE, RedriveContract, StreamContract, event, publish, receive
+from tests.contract.stream import VISIBLE, RedriveContract, StreamContract, event, names, publish, receive
 from tests.contract.stream_machine import StreamMachine
 
 from afterturn.errors import StreamUnavailable
@@ -71,6 +71,24 @@ class TestSqliteStream(StreamContract):
         ):
             with pytest.raises(StreamUnavailable, match="closed"):
                 await call
+
+    async def test_a_direct_record_waits_for_a_process_that_has_its_consumer(
+        self, tmp_path: Path, clock: ManualClock
+    ) -> None:
+        """However often another one looks, which holds up neither its own records nor that one's."""
+        with Database.open(tmp_path / "own.db") as database:
+            other, right = (SqliteStream(database, clock, consumers=[name]) for name in ("topics", "grade"))
+            for consumer in ("grade", "topics"):
+                await publish(other, "a@1", "a@2", consumer=consumer)
+            assert names(await receive(other, queue=Queue.DIRECT)) == ["a@1", "a@2"]
+            for _ in range(10):
+                clock.advance(VISIBLE)
+                for delivery in await receive(other, queue=Queue.DIRECT):
+                    assert delivery.consumer == "topics"
+            depth = await other.depth()
+            assert (depth.strange, (await right.depth()).strange) == (2, depth.direct - 2)
+            found = await receive(right, queue=Queue.DIRECT)
+            assert [(one.consumer, one.receives) for one in found] == [("grade", 1), ("grade", 1)]
 
     async def test_a_second_emission_of_what_waits_is_the_same_record(self, stream: Stream) -> None:
         """One more would change nothing."""

@@ -30,7 +30,7 @@ async def open_embedded(
     wake = asyncio.Event()
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         store = SqliteStore(database, outbox=sqlite_stream.outbox)
-        stream = SqliteStream(database, clock, on_publish=wake.set)
+        stream = SqliteStream(database, clock, on_publish=wake.set, consumers=registry.names)
         worker = Worker(
             database,
             store,

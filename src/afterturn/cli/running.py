@@ -136,7 +136,7 @@ async def drained(backbone: Backbone, *, eager: bool) -> tuple[Backlog, bool]:
 
 def is_clean(left: Backlog, audit: Audit) -> bool:
     """Whether everything is done."""
-    return audit.clean and not (left.streamed or left.waiting or left.dead)
+    return audit.clean and left.streamed <= left.others and not (left.waiting or left.dead)
 
 
 def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:

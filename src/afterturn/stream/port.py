@@ -61,12 +61,16 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many records wait (in flight ones included), and since when the oldest does."""
+    """How many records wait (in flight ones included), and since when the oldest does.
+
+    ``strange``: of the direct ones, those that this stream hands out to nobody here; see its ``receive``.
+    """
 
     main: int
     direct: int
     dead: int
     oldest: datetime | None
+    strange: int = 0
 
 
 class Publisher(Protocol):
@@ -89,7 +93,8 @@ class Stream(Publisher, Protocol):
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         """The next records, in order within each group; invisible for ``visibility``.
 
-        A record that was received MAX_RECEIVES times without success goes to the dead letters instead.
+        A record that was received MAX_RECEIVES times without success goes to the dead letters instead. A stream that
+        can tell leaves a direct record alone where its consumer is not of this app: another process may have it.
         """
         ...
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -28,13 +29,21 @@ _TABLES = {Queue.MAIN: "stream_main", Queue.DIRECT: "stream_direct"}
 class SqliteStream:
     """A stream; see the port for what each verb promises.
 
-    ``on_publish`` is called after records became visible to this process: it wakes whoever receives.
+    ``on_publish`` is called after records became visible to this process: it wakes whoever receives. ``consumers``:
+    whose direct records are handed out here; everybody's where nothing is said.
     """
 
-    def __init__(self, database: Database, clock: Clock, on_publish: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        on_publish: Callable[[], None] = lambda: None,
+        consumers: Collection[str] | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._on_publish = on_publish
+        self._known = None if consumers is None else json.dumps(list(consumers))
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
         """Append an event, unless it waits already: then one more emission of it would change nothing."""
@@ -46,9 +55,10 @@ class SqliteStream:
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         now = self._clock()
-        if not await self._read(lambda c: _next(c, queue, now, 1)):
+        known = self._known if queue is Queue.DIRECT else None
+        if not await self._read(lambda c: _next(c, queue, known, now, 1)):
             return ()
-        return await self._write(lambda c: _receive(c, queue, limit, now, now + visibility))
+        return await self._write(lambda c: _receive(c, queue, known, limit, now, now + visibility))
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
         await self._write(lambda c: ack(c, receipts))
@@ -115,12 +125,14 @@ class SqliteStream:
     async def depth(self) -> Depth:
         def unit(connection: sqlite3.Connection) -> Depth:
             main, oldest_main = connection.execute("SELECT count(*), min(published_at) FROM stream_main").fetchone()
-            direct, oldest_direct = connection.execute(
-                "SELECT count(*), min(published_at) FROM stream_direct"
+            direct, oldest_direct, strange = connection.execute(
+                f"SELECT count(*), min(published_at), count(*) FILTER (WHERE NOT {_IS_KNOWN}) FROM stream_direct",
+                {"known": self._known},
             ).fetchone()
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
             oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
-            return Depth(main=main, direct=direct, dead=dead, oldest=None if oldest is None else from_text(oldest))
+            since = None if oldest is None else from_text(oldest)
+            return Depth(main=main, direct=direct, dead=dead, oldest=since, strange=strange)
 
         return await self._read(unit)
 
@@ -165,8 +177,11 @@ def ack(connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
         )
 
 
+_IS_KNOWN = "(:known IS NULL OR consumer IN (SELECT value FROM json_each(:known)))"
+
+
 def _next(
-    connection: sqlite3.Connection, queue: Queue, now: datetime, limit: int
+    connection: sqlite3.Connection, queue: Queue, known: str | None, now: datetime, limit: int
 ) -> list[tuple[int, str, str, str, int]]:
     """Visible records whose group has nothing in flight before them.
 
@@ -175,21 +190,21 @@ def _next(
     """
     table = _TABLES[queue]
     return connection.execute(
-        f"SELECT position, group_id, consumer, body, receives FROM {table} s WHERE visible_at <= ?1 "
-        f"AND NOT EXISTS (SELECT 1 FROM {table} earlier WHERE earlier.group_id = s.group_id "
+        f"SELECT position, group_id, consumer, body, receives FROM {table} s WHERE visible_at <= :now "
+        f"AND {_IS_KNOWN} AND NOT EXISTS (SELECT 1 FROM {table} earlier WHERE earlier.group_id = s.group_id "
         "AND earlier.consumer = s.consumer AND earlier.position < s.position AND earlier.receives > 0 "
-        "AND earlier.visible_at > ?1) "
-        "ORDER BY position LIMIT ?2",
-        (to_text(now), limit),
+        "AND earlier.visible_at > :now) "
+        "ORDER BY position LIMIT :limit",
+        {"now": to_text(now), "limit": limit, "known": known},
     ).fetchall()
 
 
 def _receive(
-    connection: sqlite3.Connection, queue: Queue, limit: int, now: datetime, visible_at: datetime
+    connection: sqlite3.Connection, queue: Queue, known: str | None, limit: int, now: datetime, visible_at: datetime
 ) -> list[Delivery]:
     deliveries = []
     until = to_text(visible_at)
-    for position, group, consumer, body, receives in _next(connection, queue, now, limit):
+    for position, group, consumer, body, receives in _next(connection, queue, known, now, limit):
         if receives >= MAX_RECEIVES:
             reason = f"received {receives} times without success"
             _bury(connection, _receipt(queue, position, receives), reason, now)
