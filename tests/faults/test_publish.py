@@ -11,7 +11,7 @@ from tests.contract.samples import T0, at, message, turn
 from tests.faults.rig import GRACE, Rig, open_rig, registry_of
 
 from afterturn.errors import InvalidRecord, NotFound, StoreBusy, StreamUnavailable
-from afterturn.model import FlushMode
+from afterturn.model import FlushMode, Turn
 from afterturn.stream.port import Queue
 from afterturn.testing import Crash, Fault, Faults, Moment
 
@@ -132,15 +132,26 @@ async def test_a_commit_whose_answer_was_lost_may_be_repeated(path: Path, one_fi
         turn("c1", message("m1"), at=at(90_000)),
         turn("c1", message("m0"), message("m1", 90_000)),
         turn("c1", message("m1", 60 * 60 * 24 * 365 * 1000)),
+        turn("c1", created_at=at(90_000)),
     ],
 )
-async def test_what_claims_to_come_from_the_future_is_refused_whole(path: Path, given: object) -> None:
+async def test_what_claims_to_come_from_the_future_is_refused_whole(path: Path, given: Turn) -> None:
     """Milliseconds taken for seconds: nothing is written, nothing is published."""
     with open_rig(path, registry_of("topics")) as rig:
         with pytest.raises(InvalidRecord, match="future"):
-            await rig.settler.settle(given)  # type: ignore[arg-type]
+            await rig.settler.settle(given)
         assert await rig.store.conversation("c1") is None
         assert await event_ids(rig) == []
+
+
+async def test_no_conversation_begins_in_the_future(path: Path) -> None:
+    """F20: without a message it sorts by its beginning, so it would stay on top of the inbox for years."""
+    given = turn("c1", created_at=at(90_000)).conversation
+    with open_rig(path, registry_of("topics")) as rig:
+        for refused in (rig.settler.save_conversation(given), rig.settler.save_messages(given, [message("m1")])):
+            with pytest.raises(InvalidRecord, match=r"conversation\.createdAt: .*future"):
+                await refused
+        assert await rig.store.conversation("c1") is None
 
 
 async def test_the_end_of_a_call_is_published_as_it_was_saved(path: Path) -> None:

@@ -39,8 +39,13 @@ class Settler:
         self._emitter = emitter
 
     async def save_conversation(self, meta: ConversationMeta) -> Conversation:
-        """Create a conversation, or replace what the writer owns of it. Nothing is published."""
-        return await self._store.save_conversation(meta, now=self._clock())
+        """Create a conversation, or replace what the writer owns of it. Nothing is published.
+
+        Raises InvalidRecord for a time in the future.
+        """
+        now = self._clock()
+        check_times((), now, created_at=meta.created_at)
+        return await self._store.save_conversation(meta, now=now)
 
     async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message]) -> int:
         """Save messages in the middle of a turn, so that a crash cannot lose them; the inbox does not move.
@@ -48,7 +53,7 @@ class Settler:
         Returns how many were new. Raises InvalidRecord for a time in the future.
         """
         now = self._clock()
-        check_times(messages, now)
+        check_times(messages, now, created_at=meta.created_at)
         return await self._store.save_messages(meta, messages, now=now)
 
     async def settle(self, turn: Turn) -> Receipt:
@@ -59,7 +64,7 @@ class Settler:
         raises nothing: the turn is saved, and the ledger's sweep publishes it.
         """
         now = self._clock()
-        check_times(turn.messages, now, turn.at)
+        check_times(turn.messages, now, turn.at, turn.conversation.created_at)
         settled = await self._store.settle(turn, now=now, emitter=self._emitter)
         event = settled.event
         if not settled.published:

@@ -12,8 +12,12 @@ from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Turn
 FUTURE_TOLERANCE_HOURS = 24
 
 
-def check_times(messages: Iterable[Message], now: datetime, turn_at: datetime | None = None) -> None:
+def check_times(
+    messages: Iterable[Message], now: datetime, turn_at: datetime | None = None, created_at: datetime | None = None
+) -> None:
     """Refuse what claims to be more than a day in the future: mostly milliseconds given where seconds are meant."""
+    if created_at is not None and _is_future(created_at, now):
+        raise InvalidRecord("conversation.createdAt", _FUTURE)
     if turn_at is not None and _is_future(turn_at, now):
         raise InvalidRecord("at", _FUTURE)
     for place, message in enumerate(messages):
