@@ -65,8 +65,12 @@ class Endpoint:
         timeout = httpx.Timeout(self.timeout_s, connect=min(self.timeout_s, CONNECT_TIMEOUT_S))
         verify = _tls() if self.url.startswith("https:") else False
         try:
-            async with httpx.AsyncClient(timeout=timeout, verify=verify, follow_redirects=False) as client:
-                response = await client.post(self.url, content=data.encode(), headers=headers)
+            # Only the status is read: nothing follows from the rest, which may come slowly, or never end.
+            async with (
+                httpx.AsyncClient(timeout=timeout, verify=verify, follow_redirects=False) as client,
+                client.stream("POST", self.url, content=data.encode(), headers=headers) as response,
+            ):
+                pass
         except httpx.HTTPError as error:
             raise DeliveryFailed(f"webhook: no answer from the receiver ({type(error).__name__})") from None
         if response.is_success:

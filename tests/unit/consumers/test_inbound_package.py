@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -154,6 +155,24 @@ async def test_a_receiver_that_never_answers_is_given_up() -> None:
         to = Endpoint(url=url, secret=SecretStr(SECRET), timeout_s=0.2)
         with pytest.raises(DeliveryFailed, match="ReadTimeout"):
             await inbound_package_handler(to)(window(thread("c: one")), context())
+
+
+async def test_the_status_alone_is_the_answer() -> None:
+    """The body may come slowly, or never end: what was accepted is not sent again."""
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nthanks for")
+            while connection.recv(65536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        to = Endpoint(url=f"http://127.0.0.1:{server.getsockname()[1]}/", secret=SecretStr(SECRET), timeout_s=0.5)
+        answering = asyncio.create_task(asyncio.to_thread(answer, server))
+        await inbound_package_handler(to)(window(thread("c: one")), context())
+        await answering
 
 
 async def test_the_window_begins_where_the_last_stamp_ended(receiver: Receiver, handler: Handler) -> None:
