@@ -7,7 +7,7 @@ delay. So whatever looks wrong is looked at again, a few times, before it is cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,12 @@ from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
 
 _AT_ONCE = 16
+
+_FEW = 20
+"""So many rows, or one in a hundred, are asked for one by one; for more of them the index is read again."""
+
+Place = tuple[str, str]
+"""The key attributes of a row in an index."""
 
 
 class Drift(StrEnum):
@@ -74,7 +80,7 @@ class Verdict:
 class Looks:
     """How often to look again, and the pauses between, in seconds."""
 
-    pauses: tuple[float, ...] = (0, 1, 2, 4)
+    pauses: tuple[float, ...] = (0, 1, 3)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -93,11 +99,12 @@ async def verify(
     verdict = Verdict(target.index.name)
     expected = await _expected(table, target, through, verdict, Progress("reading the table", total), page, told)
     suspects = await _suspects(table, target, expected, Progress("reading the index", None), page, told)
+    few = max(_FEW, verdict.rows // 100)
     for pause in looks.pauses:
         if not suspects:
             break
         await looks.sleep(pause)
-        suspects = await _look_again(table, target, suspects)
+        suspects = await _look_again(table, target, suspects, few)
     verdict.differences = [
         Difference(name, drift)
         for name, drift in sorted((one.name, one.drift) for one in suspects.values() if one.drift is not None)
@@ -108,14 +115,14 @@ async def verify(
 @dataclass(frozen=True, slots=True)
 class _Suspect:
     name: str
-    found: tuple[str, str] | None = None
+    found: Place | None = None
     drift: Drift | None = None
 
 
 async def _expected(
     table: Table, target: Target, through: Through, verdict: Verdict, progress: Progress, page: int, told: Told | None
-) -> dict[Key, tuple[str, str]]:
-    expected: dict[Key, tuple[str, str]] = {}
+) -> dict[Key, Place]:
+    expected: dict[Key, Place] = {}
     progress.begin()
     async for one in pages(table, target, through, size=page):
         for item in one.rows:
@@ -136,7 +143,7 @@ async def _expected(
 async def _suspects(
     table: Table,
     target: Target,
-    expected: dict[Key, tuple[str, str]],
+    expected: dict[Key, Place],
     progress: Progress,
     page: int,
     told: Told | None,
@@ -145,9 +152,7 @@ async def _suspects(
     suspects: dict[Key, _Suspect] = {}
     start: Any = None
     while True:
-        found, start, looked = await table.scan(
-            ("PK", "SK", target.index.pk, target.index.sk), index=target.index, limit=page, start=start
-        )
+        found, start, looked = await table.scan(_names(target), index=target.index, limit=page, start=start)
         for item in found:
             key, place = stamps.key_of(item), _place(item, target)
             if expected.pop(key, None) != place:
@@ -162,43 +167,76 @@ async def _suspects(
     return suspects
 
 
-async def _look_again(table: Table, target: Target, suspects: Mapping[Key, _Suspect]) -> dict[Key, _Suspect]:
+async def _look_again(table: Table, target: Target, suspects: Mapping[Key, _Suspect], few: int) -> dict[Key, _Suspect]:
+    """As the rows are now, and as the index has them now."""
+    items = await table.get_many(suspects)
+    right = {key: wanted for key, item in items.items() if (wanted := _right_place(item, target)) is not None}
+    if len(suspects) <= few:
+        standing = await _asked(table, target, suspects, right)
+    else:
+        standing = await _scanned(table, target, suspects)
     found: dict[Key, _Suspect] = {}
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(key: Key, suspect: _Suspect) -> None:
-        async with slots:
-            judged = await _judge(table, target, key, suspect)
-        if judged.drift is not None:
-            found[key] = judged
-
-    await asyncio.gather(*(one(key, suspect) for key, suspect in suspects.items()))
+    for key, suspect in suspects.items():
+        drift = _judge(right.get(key), standing.get(key, set()))
+        if drift is not None:
+            found[key] = _Suspect(stamps.name_of(items[key]) if key in items else suspect.name, suspect.found, drift)
     return found
 
 
-async def _judge(table: Table, target: Target, key: Key, suspect: _Suspect) -> _Suspect:
-    """As the row is now, and as the index has it now."""
-    item = await table.get(key, target.names)
-    name = suspect.name if item is None else stamps.name_of(item)
-    wanted = None if item is None else stamps.wanted(item, target)
-    right = _place(wanted.keys, target) if wanted is not None and wanted.is_indexed else None
-    elsewhere = (
-        suspect.found is not None and suspect.found != right and await _stands(table, target, suspect.found, key)
-    )
+def _judge(right: Place | None, standing: Collection[Place]) -> Drift | None:
     if right is None:
-        return _Suspect(name, suspect.found, Drift.STRAY if elsewhere else None)
-    if await _stands(table, target, right, key):
-        return _Suspect(name, suspect.found, None)
-    return _Suspect(name, suspect.found, Drift.MISPLACED if elsewhere else Drift.MISSING)
+        return Drift.STRAY if standing else None
+    if right in standing:
+        return None
+    return Drift.MISPLACED if standing else Drift.MISSING
 
 
-async def _stands(table: Table, target: Target, place: tuple[str, str], key: Key) -> bool:
-    """Whether the index shows the row at a place; also where that place's keys are of another kind."""
-    if not all(isinstance(one, str) and one for one in place):
-        return True
-    query = Query(place[0], index=target.index, within=(place[1], place[1]), names=("PK", "SK"))
-    return key in [stamps.key_of(one) async for one in table.items(query)]
+async def _asked(
+    table: Table, target: Target, suspects: Mapping[Key, _Suspect], right: Mapping[Key, Place]
+) -> dict[Key, set[Place]]:
+    """Where the index shows each row, among where it was seen and where it belongs: one query for each."""
+    standing: dict[Key, set[Place]] = {key: set() for key in suspects}
+
+    async def ask(key: Key, place: Place) -> None:
+        if not all(isinstance(one, str) and one for one in place):
+            standing[key].add(place)  # of a kind that no query can ask for
+            return
+        query = Query(place[0], index=target.index, within=(place[1], place[1]), names=("PK", "SK"))
+        if key in [stamps.key_of(one) async for one in table.items(query)]:
+            standing[key].add(place)
+
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def in_turn(key: Key, place: Place) -> None:
+        async with slots:
+            await ask(key, place)
+
+    places = {(key, place) for key, one in suspects.items() for place in (one.found, right.get(key)) if place}
+    await asyncio.gather(*(in_turn(key, place) for key, place in places))
+    return standing
 
 
-def _place(item: Mapping[str, Any], target: Target) -> tuple[str, str]:
+async def _scanned(table: Table, target: Target, suspects: Collection[Key]) -> dict[Key, set[Place]]:
+    """The same, by reading the whole index: cheaper where many are suspect."""
+    standing: dict[Key, set[Place]] = {}
+    start: Any = None
+    while True:
+        found, start, _ = await table.scan(_names(target), index=target.index, limit=PAGE, start=start)
+        for item in found:
+            if (key := stamps.key_of(item)) in suspects:
+                standing.setdefault(key, set()).add(_place(item, target))
+        if start is None:
+            return standing
+
+
+def _right_place(item: Mapping[str, Any], target: Target) -> Place | None:
+    wanted = stamps.wanted(item, target)
+    return _place(wanted.keys, target) if wanted.is_indexed else None
+
+
+def _names(target: Target) -> tuple[str, ...]:
+    return "PK", "SK", target.index.pk, target.index.sk
+
+
+def _place(item: Mapping[str, Any], target: Target) -> Place:
     return item[target.index.pk], item[target.index.sk]

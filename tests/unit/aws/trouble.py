@@ -15,7 +15,7 @@ from typing import Any
 
 from botocore.exceptions import ConnectionClosedError
 
-_READS = ("GetItem", "BatchGetItem", "Query", "DescribeTable")
+_READS = ("GetItem", "BatchGetItem", "Query", "Scan", "DescribeTable")
 _MOST_IN_A_ROW = 2
 
 

@@ -1,0 +1,174 @@
+"""A table with a past: rows of today's writer, rows of an older one without keys, and rows that no tool can place."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from tests.contract.samples import T0, at, message, turn
+
+from afterturn.aws.backoff import Backoff
+from afterturn.aws.table import INDEXES, Index, table_definition
+from afterturn.clock import to_text
+from afterturn.operations.resources import LANE_TAG
+from afterturn.store.dynamodb import DynamoStore, keys
+from afterturn.store.dynamodb.attributes import to_item
+from afterturn.store.dynamodb.placing import Live
+from afterturn.store.dynamodb.table import Table
+
+TABLE = "afterturn-dev"
+BROKEN: dict[str, Any] = {
+    "broken-none": {},
+    "broken-empty": {"lastMessageAt": {"S": ""}},
+    "broken-null": {"lastMessageAt": {"NULL": True}},
+    "broken-number": {"lastMessageAt": {"N": "1772366405"}},
+    "broken-date": {"lastMessageAt": {"S": "2026-03-01"}},
+}
+"""F41: what nobody can place in time, as attribute values."""
+
+KEYS = [key for index in INDEXES for key in (index.pk, index.sk)]
+_BATCH = 25
+
+
+async def make_table(client: Any, *without: Index) -> Table:
+    definition = table_definition(TABLE, [one for one in INDEXES if one not in without])
+    await client.create_table(**definition, Tags=[{"Key": LANE_TAG, "Value": "dev"}])
+    return Table(client, TABLE, Backoff(base=0.001, cap=0.02, chance=random.Random(7)))
+
+
+def store_on(table: Table, max_age: timedelta = timedelta(seconds=0.1)) -> DynamoStore:
+    """One that follows the table's layout, and looks at it far more often than it would."""
+    return DynamoStore(table, placing=Live(table, max_age=max_age))
+
+
+def old_time(number: int) -> datetime:
+    return T0 - timedelta(days=300) + timedelta(hours=number)
+
+
+def old_row(number: int, *, keyed: bool) -> dict[str, Any]:
+    """As an older writer left it: a conversation that is read as well as any other, with or without its keys."""
+    name = f"old-{number:05}"
+    pk, sk = keys.meta(name)
+    plain = {
+        "PK": pk,
+        "SK": sk,
+        "kind": "conversation",
+        "id": name,
+        "channel": "sms",
+        "participants": [f"+1555{number:07}"],
+        "propertyId": f"p{number % 40}",
+        "createdAt": to_text(old_time(number)),
+        "lastMessageAt": to_text(old_time(number)),
+    }
+    if keyed:
+        recency = keys.recency(old_time(number), name)
+        plain |= {
+            "GSI1PK": keys.phone(plain["participants"][0]),
+            "GSI1SK": pk,
+            "GSI3PK": keys.CONVERSATIONS,
+            "GSI3SK": name,
+            "GSI5PK": "CONV_RECENCY",
+            "GSI5SK": recency,
+            "GSI6PK": keys.of_property(f"p{number % 40}"),
+            "GSI6SK": recency,
+        }
+    return to_item(plain)
+
+
+def broken_rows() -> Iterator[dict[str, Any]]:
+    for name, attributes in BROKEN.items():
+        pk, sk = keys.meta(name)
+        yield {**to_item({"PK": pk, "SK": sk, "id": name, "channel": "sms"}), **attributes}
+
+
+async def fill(client: Any, items: list[dict[str, Any]]) -> None:
+    async def put(batch: list[dict[str, Any]]) -> None:
+        await client.batch_write_item(RequestItems={TABLE: [{"PutRequest": {"Item": item}} for item in batch]})
+
+    for start in range(0, len(items), _BATCH * 8):
+        batches = [items[begin : begin + _BATCH] for begin in range(start, min(start + _BATCH * 8, len(items)), _BATCH)]
+        await asyncio.gather(*map(put, batches))
+
+
+class Writers:
+    """Live turns in old and new conversations, one after the other, until they are told to stop.
+
+    ``settled``: what they were told is in. ``touched``: the conversation of each of the ``number`` turns, with the one
+    that is under way.
+    """
+
+    def __init__(self, store: DynamoStore, old: list[str], seed: int) -> None:
+        self.settled: dict[str, datetime] = {}
+        self._store = store
+        self._old = old
+        self._chance = random.Random(seed)
+        self.number = 0
+        self.touched: list[str] = []
+        self._stop = asyncio.Event()
+
+    async def run(self, pause: float = 0.02) -> None:
+        while not self._stop.is_set():
+            await self.settle_one()
+            await asyncio.sleep(pause)
+
+    async def settle_one(self) -> None:
+        self.number += 1
+        is_new = self._chance.random() < 0.3
+        name = f"new-{self.number:05}" if is_new else self._chance.choice(self._old)
+        self.touched.append(name)
+        now = at(self.number)
+        given = turn(name, message(f"live-{self.number}", self.number))
+        done = await self._store.settle(given, now=now, emitter="worker")
+        self.settled[name] = done.event.occurred_at
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+class Building:
+    """What an emulator does not show: an index that is still made while its table is ACTIVE.
+
+    After the UpdateTable that creates it, so many looks find it CREATING and backfilling, and it cannot be queried.
+    """
+
+    def __init__(self, looks: int = 3) -> None:
+        self.seen = 0
+        self.updates = 0
+        self.is_under_way = asyncio.Event()
+        self._looks = looks
+        self._index: str | None = None
+
+    def befall(self, client: Any) -> None:
+        events = client.meta.events
+        events.register("before-parameter-build.dynamodb.UpdateTable", self._begin)
+        events.register("after-call.dynamodb.DescribeTable", self._tell)
+        events.register("before-parameter-build.dynamodb.Query", self._note)
+        events.register("before-call.dynamodb.Query", self._refuse)
+
+    def _begin(self, params: dict[str, Any], **_: Any) -> None:
+        updates = params["GlobalSecondaryIndexUpdates"]
+        assert len(updates) == 1, "AWS takes one index in an update"
+        self._index = updates[0]["Create"]["IndexName"]
+        self.updates += 1
+
+    def _tell(self, parsed: dict[str, Any], **_: Any) -> None:
+        if self._index is not None and self.seen < self._looks:
+            self.seen += 1
+            self.is_under_way.set()
+            for index in parsed["Table"]["GlobalSecondaryIndexes"]:
+                if index["IndexName"] == self._index:
+                    index |= {"IndexStatus": "CREATING", "Backfilling": True}
+
+    def _note(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        context["queried"] = params.get("IndexName")
+
+    def _refuse(self, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
+        if self._index is None or context["queried"] != self._index or self.seen >= self._looks:
+            return None
+        words = f"Cannot read from backfilling global secondary index: {self._index}"
+        answer = {"Error": {"Code": "ValidationException", "Message": words}, "ResponseMetadata": {}}
+        return SimpleNamespace(status_code=400, headers={}), answer

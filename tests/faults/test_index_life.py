@@ -1,0 +1,473 @@
+"""The life of an index: added, filled while the table is in use, killed half-way, resumed, verified, changed.
+
+F22, F40, F41 and F46 on the emulator, with the states of AWS that it does not have put in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.cli.command import run, start
+from tests.contract.samples import at, message, turn
+from tests.emulator import access, emulator, session  # noqa: F401
+from tests.faults.index_life import (
+    BROKEN,
+    KEYS,
+    TABLE,
+    Building,
+    Writers,
+    broken_rows,
+    fill,
+    make_table,
+    old_row,
+    old_time,
+    store_on,
+)
+from tests.unit.aws.strict import StrictDynamo
+from tests.unit.aws.trouble import Trouble
+
+from afterturn.aws.session import Access, open_client
+from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description, table_definition
+from afterturn.clock import to_text
+from afterturn.errors import StoreBusy
+from afterturn.operations import indexes, layouts
+from afterturn.operations.backfill import Tally, Way, backfill, layout
+from afterturn.operations.indexes import Patience
+from afterturn.operations.layouts import Change, Manner, Stage, Unfit, read_layout
+from afterturn.operations.stamps import Target
+from afterturn.operations.verify import Drift, Looks, Verdict, verify
+from afterturn.operations.walking import Through
+from afterturn.store.dynamodb import DynamoStore, Placement, Placements, keys
+from afterturn.store.dynamodb.attributes import from_item
+from afterturn.store.dynamodb.requests import delete
+from afterturn.store.dynamodb.table import Table
+from afterturn.store.port import Range
+
+CONVERSATIONS = int(os.environ.get("AFTERTURN_TEST_INDEX_LIFE", "1000"))
+"""The promise is made for 5,000; they take a minute."""
+
+SOON = Looks(pauses=(0, 0.05, 0.2))
+QUICK = Patience(timeout=5, every=0.02)
+
+
+@pytest.fixture
+async def client(access: Access, session: Any) -> AsyncIterator[Any]:  # noqa: F811
+    async with open_client("dynamodb", access, session) as opened:
+        StrictDynamo(table_definition(TABLE, (*INDEXES, RECENCY_B))).watch(opened)
+        yield opened
+
+
+async def rows_of(client: Any) -> dict[str, dict[str, Any]]:
+    """Every conversation's item, by id."""
+    found: dict[str, dict[str, Any]] = {}
+    pages = client.get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
+    async for page in pages:
+        for item in map(from_item, page["Items"]):
+            if item["SK"] == keys.META:
+                found[item["id"]] = item
+    return found
+
+
+async def read_all(store: DynamoStore) -> set[str]:
+    """One read of the recency index, as an inbox without an end would do it."""
+    found = await store.recency(Range(), limit=100_000)
+    assert found.exhausted
+    ids = [one.id for one in found.rows]
+    assert len(set(ids)) == len(ids)
+    return set(ids)
+
+
+async def of(table: Table, index: Any) -> Target:
+    return Target.of(index, await layout(table))
+
+
+class TestIndex:
+    async def test_added_filled_under_load_killed_resumed_and_verified(
+        self,
+        client: Any,
+        access: Access,  # noqa: F811
+    ) -> None:
+        table = await make_table(client, RECENCY)
+        old = [old_row(number, keyed=number % 3 == 0) for number in range(CONVERSATIONS)]
+        await fill(client, [*old, *broken_rows()])
+        store = store_on(table)
+
+        building = Building()
+        building.befall(client)
+        adding = asyncio.create_task(indexes.add(client, TABLE, RECENCY, QUICK))
+        await building.is_under_way.wait()
+        described = (await client.describe_table(TableName=TABLE))["Table"]
+        assert described["TableStatus"] == "ACTIVE"
+        with pytest.raises(StoreBusy, match="still being filled"):
+            check_description(described)
+        assert await adding is indexes.Act.CREATE
+        assert await indexes.add(client, TABLE, RECENCY, QUICK) is indexes.Act.NOTHING
+        assert building.updates == 1
+
+        before = await verify(table, await of(table, RECENCY), looks=SOON)
+        unkeyed = {f"old-{number:05}" for number in range(CONVERSATIONS) if number % 3}
+        assert {one.name for one in before.differences} == unkeyed
+
+        writers = Writers(store, [f"old-{number:05}" for number in range(CONVERSATIONS)], seed=3)
+        writing = asyncio.create_task(writers.run())
+        gone = [f"old-{number:05}" for number in range(1, CONVERSATIONS, 97)]
+        deleting = asyncio.create_task(self.delete_slowly(table, gone))
+        await asyncio.to_thread(self.kill_half_way, access)
+        assert 0 < (await self.checkpoint(table))["looked"] < CONVERSATIONS
+        done = await asyncio.to_thread(run, *self.words("--page", 200), "--json", env=credentials(access))
+        await deleting
+        writers.stop()
+        await writing
+
+        assert done.code == 1, done.err
+        assert done.json["resumed"] is True
+        assert {one["id"] for one in done.json["problems"]} == BROKEN.keys()
+        assert await table.get(keys.operation(f"backfill {RECENCY.name}")) is None
+
+        verdict = await verify(table, await of(table, RECENCY), looks=SOON)
+        assert verdict.clean, verdict.differences
+        assert {one.name for one in verdict.problems} == BROKEN.keys()
+        assert verdict.indexed == verdict.rows - len(BROKEN)
+        await self.nothing_was_undone(client, writers, set(gone))
+        rows = await rows_of(client)
+        assert await read_all(store) == rows.keys() - BROKEN.keys()
+
+        again = await asyncio.to_thread(run, *self.words("--page", 1000), "--json", env=credentials(access))
+        assert (again.json["stamped"], again.json["resumed"]) == (0, False)
+        checked = await asyncio.to_thread(
+            run, "aws", "index", "verify", RECENCY.name, *where(access), "--json", env=credentials(access)
+        )
+        assert (checked.code, checked.json["clean"]) == (0, True), checked.err
+
+    @staticmethod
+    def words(*more: object) -> list[object]:
+        return ["aws", "index", "backfill", RECENCY.name, "--confirm-table", TABLE, *more]
+
+    def kill_half_way(self, given: Access) -> None:
+        """SIGKILL, once a good part is on record as done."""
+        words = self.words("--page", 40, "--rate", 300)
+        with start(*words, *where(given), env=credentials(given)) as process:
+            asyncio.run(self.until_looked(given, CONVERSATIONS // 3))
+            assert process.poll() is None
+            process.send_signal(signal.SIGKILL)
+
+    async def until_looked(self, given: Access, wanted: int) -> None:
+        async with open_client("dynamodb", given) as client:
+            table = Table(client, TABLE)
+            looked = 0
+            while looked < wanted:
+                await asyncio.sleep(0.05)
+                looked = (await self.checkpoint(table))["looked"]
+
+    @staticmethod
+    async def checkpoint(table: Table) -> dict[str, Any]:
+        item = await table.get(keys.operation(f"backfill {RECENCY.name}"))
+        return {"looked": 0} if item is None else dict(json.loads(item["tally"]))
+
+    @staticmethod
+    async def delete_slowly(table: Table, names: list[str]) -> None:
+        for name in names:
+            await table.write(delete(keys.meta(name)))
+            await asyncio.sleep(0.05)
+
+    @staticmethod
+    async def nothing_was_undone(client: Any, writers: Writers, gone: set[str]) -> None:
+        rows = await rows_of(client)
+        for name, settled_at in writers.settled.items():
+            item = rows.get(name)
+            if item is None:
+                assert name in gone
+                continue
+            assert item["settledAt"] == to_text(settled_at)
+            assert item["GSI5SK"] == keys.recency(settled_at, name) == f"{item['lastMessageAt']}#{name}"
+        for name in gone - writers.settled.keys():
+            assert name not in rows
+
+
+def where(given: Access) -> list[object]:
+    return ["--lane", "dev", "--endpoint-url", given.endpoint, "--region", given.region]
+
+
+def credentials(given: Access) -> Mapping[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": str(given.access_key),
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AFTERTURN_AWS_ENDPOINT_URL": str(given.endpoint),
+        "AFTERTURN_AWS_REGION": str(given.region),
+        "AFTERTURN_LANE": "dev",
+    }
+
+
+class TestBackfill:
+    @pytest.mark.parametrize("through", Through)
+    async def test_a_live_write_between_read_and_write_stays_and_a_deleted_row_stays_deleted(
+        self, client: Any, monkeypatch: pytest.MonkeyPatch, through: Through
+    ) -> None:
+        """F22: the backfill has read c0 at T1; a turn moves c0 to T2, and c1 is deleted; only then it writes."""
+        table = await make_table(client)
+        items = [old_row(number, keyed=True) for number in range(4)]
+        for item in items:
+            for key in ("GSI5PK", "GSI5SK"):
+                del item[key]
+        await fill(client, items)
+        store = store_on(table)
+        reading = Table.scan if through is Through.SCAN else Table.get_many
+        met = 0
+
+        async def then_somebody_writes(self: Table, *given: Any, **named: Any) -> Any:
+            nonlocal met
+            found = await reading(self, *given, **named)
+            met += 1
+            if met == 1:
+                await store.settle(turn("old-00000", message("m1", 60)), now=at(60), emitter="worker")
+                await table.write(delete(keys.meta("old-00001")))
+            return found
+
+        monkeypatch.setattr(Table, reading.__name__, then_somebody_writes)
+        tally = await backfill(table, await of(table, RECENCY), Way(write=True, through=through))
+        monkeypatch.undo()
+        assert met
+        assert (tally.rows, tally.right, tally.stamped, tally.gone) == (4, 1, 2, 1)
+        rows = await rows_of(client)
+        assert rows.keys() == {"old-00000", "old-00002", "old-00003"}
+        assert rows["old-00000"]["lastMessageAt"] == to_text(at(60))
+        assert rows["old-00000"]["GSI5SK"] == keys.recency(at(60), "old-00000")
+        assert [one.id for one in await store.messages("old-00000")] == ["m1"]
+
+    async def test_without_confirmation_it_only_counts(self, client: Any) -> None:
+        table = await make_table(client)
+        await fill(client, [*(old_row(number, keyed=number % 2 == 0) for number in range(10)), *broken_rows()])
+        before = await rows_of(client)
+        tally = await backfill(table, await of(table, RECENCY), Way(write=False, page=3))
+        assert (tally.rows, tally.right, tally.stamped, tally.problem_count) == (15, 5, 5, 5)
+        assert await rows_of(client) == before
+        assert await table.get(keys.operation(f"backfill {RECENCY.name}")) is None
+
+    @pytest.mark.parametrize("index", INDEXES, ids=lambda index: index.name)
+    async def test_every_index_is_filled_in_trouble_too(self, client: Any, index: Any) -> None:
+        """AWS throttles, refuses and loses answers; nothing is left out and nothing is written twice."""
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=False) for number in range(60)])
+        await store_on(table).settle(turn("c1", message("m1", 1)), now=at(2), emitter="worker")
+        trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, lost=0.1)
+        trouble.befall(client)
+        target = await of(table, index)
+        await backfill(table, target, Way(write=True, page=25))
+        assert (await backfill(table, target, Way(write=True))).stamped == 0
+        assert (await verify(table, target, looks=SOON)).clean
+        assert trouble.seen["lost"]
+
+    async def test_a_change_of_layout_meanwhile_stops_it(self, client: Any) -> None:
+        table = await make_table(client)
+        stale = Target(RECENCY_B, Placement.parse("b/sharded:2"))
+        with pytest.raises(StoreBusy, match="changed meanwhile"):
+            await backfill(table, stale, Way(write=True))
+
+
+class TestStopping:
+    async def test_ctrl_c_loses_nothing_and_says_how_to_go_on(self, client: Any, access: Access) -> None:  # noqa: F811
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=False) for number in range(150)])
+        words = ["aws", "index", "backfill", RECENCY.name, "--confirm-table", TABLE, "--json"]
+
+        async def stopped() -> tuple[int, bytes, bytes]:
+            with start(*words, "--page", 20, "--rate", 60, env=credentials(access)) as process:
+                looked = 0
+                while not looked:
+                    await asyncio.sleep(0.02)
+                    looked = (await TestIndex.checkpoint(table))["looked"]
+                process.send_signal(signal.SIGINT)
+                out, err = await asyncio.to_thread(process.communicate, timeout=30)
+            return process.returncode, out, err
+
+        code, out, err = await stopped()
+        assert (code, out) == (130, b"")
+        assert b"Run it again to go on" in err
+        assert b"Traceback" not in err
+        done = await asyncio.to_thread(run, *words, env=credentials(access))
+        assert (done.code, done.json["resumed"], done.json["rows"]) == (0, True, 150)
+        assert (await verify(table, await of(table, RECENCY), looks=SOON)).clean
+
+
+class TestVerify:
+    async def test_every_page_is_read_and_every_difference_named(self, client: Any) -> None:
+        """F46: eight rows of which two are wrong, one on the last page, with two rows a page."""
+        table = await make_table(client)
+        items = [old_row(number, keyed=True) for number in range(8)]
+        items[1]["GSI5SK"] = {"S": keys.recency(old_time(99), "old-00001")}
+        del items[7]["GSI5SK"]
+        stray = {**old_row(8, keyed=True), "SK": {"S": "NOTE"}}
+        await fill(client, [*items, stray])
+        verdict = await verify(table, await of(table, RECENCY), page=2, looks=SOON)
+        assert (verdict.rows, verdict.wanted, verdict.indexed) == (8, 8, 6)
+        assert {one.name: one.drift for one in verdict.differences} == {
+            "old-00001": Drift.MISPLACED,
+            "old-00007": Drift.MISSING,
+            "old-00008": Drift.STRAY,
+        }
+        assert not verdict.clean
+
+    async def test_what_is_only_late_is_no_difference(self, client: Any) -> None:
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=True) for number in range(8)])
+        trouble = Trouble(lagging={keys.conversation("old-00003")})
+        trouble.befall(client)
+        client.meta.events.register("before-parameter-build.dynamodb.Scan", trouble._note_index)
+        pauses: list[float] = []
+
+        async def catch_up(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                trouble.lagging.clear()
+
+        verdict = await verify(table, await of(table, RECENCY), looks=Looks((0, 1, 2, 4), catch_up))
+        assert verdict.clean
+        assert pauses == [0, 1, 2]
+        trouble.lagging.add(keys.conversation("old-00003"))
+        assert not (await verify(table, await of(table, RECENCY), looks=Looks((0, 1), catch_up))).clean
+
+    async def test_drift_exits_3_with_json_alone_on_stdout(self, client: Any, access: Access) -> None:  # noqa: F811
+        await make_table(client)
+        await fill(client, [old_row(number, keyed=number != 2) for number in range(4)])
+        done = await asyncio.to_thread(
+            run, "aws", "index", "verify", RECENCY.name, *where(access), "--json", env=credentials(access)
+        )
+        assert done.code == 3, done.err
+        assert done.json["differences"] == [{"id": "old-00002", "drift": "missing"}]
+        assert (done.json["rows"], done.json["indexed"]) == (4, 3)
+
+
+class TestLayoutChange:
+    rows = 300
+
+    async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(self, client: Any) -> None:
+        """To shards and on to months, with writers and readers at work, cut off again and again."""
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=True) for number in range(self.rows)])
+        names = {f"old-{number:05}" for number in range(self.rows)}
+        writers = Writers(store_on(table), sorted(names), seed=11)
+        reader = Readers(store_on(table), names, writers)
+        tasks = [asyncio.create_task(writers.run(0.05)), asyncio.create_task(reader.run())]
+        chance = random.Random(4)
+        stages: list[Stage] = []
+        for wanted in ("sharded:4", "monthly"):
+            await self.change_with_cuts(table, client, wanted, chance, stages)
+            assert all(not task.done() for task in tasks)
+            await self.is_settled(table, client, wanted, writers)
+        writers.stop()
+        reader.stop()
+        await asyncio.gather(*tasks)
+        assert {*stages} == {Stage.BOTH, Stage.FLIPPED, Stage.DROPPING, Stage.SETTLED}
+        assert reader.reads > 20
+        assert await read_all(store_on(table)) == names | writers.settled.keys()
+
+    async def change_with_cuts(
+        self, table: Table, client: Any, wanted: str, chance: random.Random, stages: list[Stage]
+    ) -> None:
+        manner = Manner(drain=timedelta(seconds=0.5), way=Way(write=True, page=60), patience=QUICK, looks=SOON)
+        for cut in range(1_000):
+            change = Change(table, client, manner, told=lambda state, doing: stages.append(state.stage))
+            working = asyncio.create_task(change.carry_out(read_layout(wanted)))
+            await asyncio.wait([working], timeout=chance.uniform(0.2, 1.5) if cut < 6 else None)
+            if working.done():
+                await working
+                return
+            working.cancel()
+            with suppress(asyncio.CancelledError):
+                await working
+
+    async def is_settled(self, table: Table, client: Any, wanted: str, writers: Writers) -> None:
+        state = await Change(table, client).state()
+        assert (state.stage, str(state.placements.read.layout)) == (Stage.SETTLED, wanted)
+        assert state.placements.write == (state.placements.read,)
+        own = state.placements.read.slot.table_index
+        assert (await verify(table, await of(table, own), looks=SOON)).clean
+        unused = RECENCY if own is RECENCY_B else RECENCY_B
+        assert not [one for one in (await rows_of(client)).values() if unused.pk in one or unused.sk in one]
+        described = (await client.describe_table(TableName=TABLE))["Table"]
+        there = {one["IndexName"] for one in described["GlobalSecondaryIndexes"]}
+        assert (RECENCY_B.name in there) is (own is RECENCY_B)
+
+    async def test_a_change_can_be_taken_back_before_and_after_the_flip(self, client: Any) -> None:
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=True) for number in range(20)])
+        before = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
+        store = store_on(table, timedelta(0))
+        for until in (Stage.BOTH, Stage.FLIPPED):
+            manner = Manner(until=until, drain=timedelta(0), patience=QUICK, looks=SOON)
+            state = await Change(table, client, manner).carry_out(read_layout("sharded:3"))
+            assert state.stage is until
+            assert len(await read_all(store)) == 20
+            assert await Change(table, client, manner).carry_out(read_layout("sharded:3")) == state
+            back = await Change(table, client, replace(manner, until=Stage.SETTLED)).carry_out(read_layout("single"))
+            assert (back.stage, back.placements) == (Stage.SETTLED, Placements())
+            assert len(await read_all(store)) == 20
+            after = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
+            assert after == before
+
+    async def test_the_reader_is_not_flipped_to_what_is_not_whole(
+        self, client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=True) for number in range(5)])
+
+        async def stamps_nothing(*given: Any, **named: Any) -> Tally:
+            return Tally()
+
+        monkeypatch.setattr(layouts, "backfill", stamps_nothing)
+        manner = Manner(drain=timedelta(0), patience=QUICK, looks=Looks((0,)))
+        with pytest.raises(Unfit, match=r"holds 0 of 5 rows.*reader stays where it is"):
+            await Change(table, client, manner).carry_out(read_layout("sharded:2"))
+        assert str((await layout(table)).read) == "a/single"
+
+    async def test_two_people_cannot_change_it_at_once(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = await make_table(client)
+        await fill(client, [old_row(number, keyed=True) for number in range(3)])
+        manner = Manner(until=Stage.BOTH, drain=timedelta(0), patience=QUICK, looks=SOON)
+        change = Change(table, client, manner)
+
+        async def meanwhile(*given: Any, **named: Any) -> Verdict:
+            monkeypatch.undo()
+            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+            return await verify(*given, **named)
+
+        monkeypatch.setattr(layouts, "verify", meanwhile)
+        with pytest.raises(StoreBusy, match="somebody else"):
+            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+        assert (await change.state()).stage is Stage.FLIPPED
+
+
+class Readers:
+    """Reads everything, over and over: whatever was there before a read began has to come.
+
+    All but what moved to the top meanwhile: a read of several months, newest first, has passed by there already.
+    """
+
+    def __init__(self, store: DynamoStore, names: set[str], writers: Writers) -> None:
+        self.reads = 0
+        self._store = store
+        self._names = names
+        self._writers = writers
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        while not self._stop.is_set():
+            known = self._names | self._writers.settled.keys()
+            begun = max(self._writers.number - 1, 0)
+            missed = known - await read_all(self._store) - set(self._writers.touched[begun:])
+            assert not missed, f"read {self.reads} missed {sorted(missed)[:5]}"
+            self.reads += 1
+            await asyncio.sleep(0.05)
+
+    def stop(self) -> None:
+        self._stop.set()
