@@ -128,6 +128,16 @@ class StrictDynamo:
             wanted = {"PK", "SK", *keys}
             _refuse_if(set(start) != wanted, f"a start key of {set(start)} in place of {wanted}")
 
+    def _check_Scan(self, params: Params) -> None:
+        index = params.get("IndexName")
+        _refuse_if(index is not None and params.get("ConsistentRead", False), "an index has no consistent reads")
+        _refuse_if(index is not None and index not in self._indexes, f"there is no index {index}")
+        _refuse_if(params.get("Limit", 1) < 1, "a limit below 1")
+        _check_terms(params)
+        if start := params.get("ExclusiveStartKey"):
+            wanted = {"PK", "SK", *(self._indexes[index] if index else ())}
+            _refuse_if(set(start) != wanted, f"a start key of {set(start)} in place of {wanted}")
+
     def _check_key_condition(self, params: Params, keys: Sequence[str], terms: Mapping[str, str]) -> None:
         tokens = [terms.get(token, token) for token in _tokens(params["KeyConditionExpression"])]
         told = " ".join("?" if token.startswith(":") else token for token in tokens)
