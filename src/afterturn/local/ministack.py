@@ -104,6 +104,7 @@ def _start(
                 stdout=output,
                 stderr=output,
                 env=_environment(chosen, keep_in),
+                start_new_session=True,  # Ctrl-C is for us: we stop it when our work is done
             )
         try:
             if _becomes_ready(process, chosen):
@@ -124,9 +125,9 @@ def _environment(port: int, keep_in: Path | None) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "MINISTACK_"))}
     return {
         **given,
-        "BINDHOST": HOST,
+        "BIND_HOST": HOST,
         "GATEWAY_PORT": str(port),
-        "MINISTACKHOST": HOST,
+        "MINISTACK_HOST": HOST,
         "LAMBDA_EXECUTOR": "local",
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
