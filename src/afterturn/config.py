@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     )
     bridge_polls: int = Field(4, ge=1, le=64, description="Receives from the SQS main queue at a time, in one process.")
     local_folder: Path = Field(Path(".afterturn"), description="Where the local profile keeps its servers' state.")
+    local_emulator: Path | None = Field(
+        None, description="Where its AWS emulator is installed; in the user's cache where nothing is said."
+    )
     local_aws_port: int = Field(14566, ge=1, le=65535, description="The port of the local profile's AWS emulator.")
     local_temporal_port: int = Field(17233, ge=1, le=65535, description="The port of its Temporal server.")
     local_temporal_ui_port: int = Field(18233, ge=1, le=65535, description="The port of Temporal's own web page.")

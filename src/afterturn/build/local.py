@@ -33,6 +33,7 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
         aws_port=settings.local_aws_port,
         temporal_port=settings.local_temporal_port,
         ui_port=settings.local_temporal_ui_port,
+        emulator=settings.local_emulator,
     ) as servers:
         access = Access(region=REGION, endpoint=servers.endpoint, access_key=ACCOUNT, secret_key=ACCOUNT)
         names = Names.of(settings.lane.value, settings.table)

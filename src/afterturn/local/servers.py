@@ -28,10 +28,13 @@ class Servers:
 
 
 @contextmanager
-def open_servers(folder: Path, *, aws_port: int, temporal_port: int, ui_port: int) -> Iterator[Servers]:
+def open_servers(
+    folder: Path, *, aws_port: int, temporal_port: int, ui_port: int, emulator: Path | None = None
+) -> Iterator[Servers]:
     """Servers with their state in ``folder``, for as long as the block runs.
 
-    Raises ConfigError where a port is in use or one does not start, and MissingExtra where it is not installed.
+    ``emulator``: where the AWS emulator is installed, or is to be; in the user's cache where nothing is said. Raises
+    ConfigError where a port is in use or one does not start, and MissingExtra where one is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "servers.json"
@@ -43,7 +46,7 @@ def open_servers(folder: Path, *, aws_port: int, temporal_port: int, ui_port: in
             return
         told.unlink(missing_ok=True)
         temporal.program()
-        python = ministack.install(ministack.default_folder())
+        python = ministack.install((emulator or ministack.default_folder()).absolute())
         endpoint = stack.enter_context(
             ministack.running(python, port=aws_port, keep_in=folder / "aws", log=folder / "aws.log")
         )
