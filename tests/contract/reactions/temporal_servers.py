@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 Skip = Callable[[Client, "list[str]", timedelta], Coroutine[Any, Any, None]]
 
-_DYNAMIC = (
+DYNAMIC = (
     "frontend.WorkflowTimeSkippingEnabled=true",
     'history.timerProcessorMaxTimeShift="1ms"',
     "history.timerProcessorMaxPollRPS=1000",
@@ -47,12 +47,12 @@ class Server:
 @contextmanager
 def dev_server() -> Iterator[Server]:
     """The real server. Each workflow has a clock of its own, which can be put forward."""
-    arguments = [word for value in _DYNAMIC for word in ("--dynamic-config-value", value)]
+    arguments = [word for value in DYNAMIC for word in ("--dynamic-config-value", value)]
     start = WorkflowEnvironment.start_local(
         dev_server_existing_path=_program("temporal"), dev_server_log_level="error", dev_server_extra_args=arguments
     )
     with _kept(start) as (target, stop):
-        yield Server("dev", target, _fast_forward, stop)
+        yield Server("dev", target, fast_forward, stop)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def skipping_server() -> Iterator[Server]:
         yield Server("skipping", target, _sleep, stop)
 
 
-async def _fast_forward(client: Client, workflow_ids: list[str], by: timedelta) -> None:
+async def fast_forward(client: Client, workflow_ids: list[str], by: timedelta) -> None:
     duration = Duration()
     duration.FromTimedelta(by)
     config = TimeSkippingConfig(enabled=True, fast_forward_config=FastForwardConfig(id="rig", duration=duration))
