@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -193,9 +195,16 @@ def _print_audit(audit: Audit, left: Backlog, consumers: Sequence[str]) -> None:
 def _print_further(path: Path, rows: Sequence[Row]) -> None:
     _print_head("Look further")
     print(f"  export AFTERTURN_DB={shlex.quote(str(path))}")
-    print("  afterturn inbox --window 24h            also --topic, --property, --grade, --channel …")
+    command = _command()
+    print(f"  {command} inbox --window 24h            also --topic, --property, --grade, --channel …")
     if rows:
         newest = next((row for row in rows if row.stamp("maintenance").get("alert")), rows[0])
-        print(f"  afterturn show {shlex.quote(newest.conversation.id)}")
-    print("  afterturn work-orders")
-    print("  afterturn audit --grace 0s")
+        print(f"  {command} show {shlex.quote(newest.conversation.id)}")
+    print(f"  {command} work-orders")
+    print(f"  {command} audit --grace 0s")
+
+
+def _command() -> str:
+    """What to type to run this program: its path, where it is not on the PATH (as after ``make demo``)."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.name == "afterturn" and not shutil.which("afterturn") else "afterturn"

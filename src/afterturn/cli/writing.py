@@ -191,6 +191,9 @@ def settle(
 
     {"conversation": {"id": "c-1", "channel": "sms"}, "messages": [{"id": "m-1", "direction": "inbound", "role":
     "customer", "text": "Hi", "at": "2026-03-01T12:00:05Z"}], "key": "optional: settled once, however often it is sent"}
+
+    A message needs its "at". The turn has one too, for history; left out, it counts as now. "flushMode": "immediate"
+    skips the quiet periods.
     """
     set_up_logging(ctx, log_level)
     if sys.stdin.isatty():
