@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -31,6 +32,8 @@ class App:
         The policy: ``quiet``, ``max_wait``, ``attempts``, ``timeout``, ``shadow``; see ``Registry.add``. Raises
         ConfigError for a declaration that makes no sense.
         """
+        if callable(name):
+            raise ConfigError('consumer: give it a name, such as @app.consumer("sentiment")')
 
         def register(handler: Handler) -> Handler:
             self.registry.add(name, handler, **policy)
@@ -51,7 +54,7 @@ class App:
 def load_app(reference: str) -> App:
     """The app that ``my_module:app`` names; the current folder is looked in first. Raises ConfigError."""
     module_name, colon, attribute = reference.partition(":")
-    if not colon or not module_name or not attribute:
+    if not colon or not module_name or not attribute or module_name.endswith(".py"):
         raise ConfigError(f"app {reference!r}: write it as module:attribute, such as my_module:app")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -61,8 +64,15 @@ def load_app(reference: str) -> App:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"app {reference!r}: importing {module_name} failed: {error!r}") from error
+        raise ConfigError(f"app {reference!r}: importing {module_name} failed{_place(error)}: {error!r}") from error
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         raise ConfigError(f"app {reference!r}: {module_name}.{attribute} is not an afterturn.App")
     return app
+
+
+def _place(error: Exception) -> str:
+    """Where in the user's own files an import went wrong, as far as can be told."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != importlib.__file__]
+    return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""

@@ -93,4 +93,5 @@ def test_an_app_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
         done = call("--app", name, "up")
         assert (done.code, done.out) == (2, "")
         assert repr(name) in done.err
+    assert "broken_app.py:1" in call("--app", "broken_app:app", "up").err
     assert not (tmp_path / "afterturn.db").exists()

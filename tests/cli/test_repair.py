@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,12 +96,15 @@ def test_a_late_consumer_catches_up_by_replay(db: Path, own_app: OwnApp, tmp_pat
 
     done = call("replay", "--consumer", "late", "--property", "p-1", "--rate", "1000", "--json")
     assert done.json == {"emitted": 3}
+    assert re.search(r"for every consumer +0 +-\n.*for one consumer +3 +\d", call("stats").out)
     assert call("audit", "--grace", "0s").code == 3
     assert call("--app", both, "drain").code == 0
     assert query(db, "SELECT count(*) FROM stamps WHERE consumer = 'late' AND through IS NOT NULL") == [(3,)]
     assert call("replay", "--json").json == {"emitted": 3}
     assert call("--app", both, "drain").code == 0
-    assert call("replay").out == "emitted  0\n"
+    again = call("replay")
+    assert again.out == "emitted  0\n"
+    assert "to its end" in again.err
 
 
 def test_a_replay_takes_up_what_has_failed(own_app: OwnApp) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,8 @@ def test_names_that_are_refused(name: str) -> None:
         {"quiet": "soon"},
         {"max_wait": "1 fortnight"},
         {"timeout": ""},
+        {"timeout": "0s"},
+        {"quiet": 30},
         {"quiet": "5m", "max_wait": "90s"},
         {"attempts": 0},
         {"attempts": -1},
@@ -57,6 +61,44 @@ def test_a_policy_that_makes_no_sense_is_refused_by_name(policy: dict[str, objec
     with pytest.raises(ConfigError, match="'sentiment'"):
         registry.add("sentiment", handler, **policy)  # type: ignore[arg-type]
     assert len(registry) == 0
+
+
+def test_a_decorator_without_a_name_is_refused_and_registers_nothing_in_silence() -> None:
+    app = App(shipped=False)
+    with pytest.raises(ConfigError, match="give it a name"):
+        app.consumer(handler)  # type: ignore[arg-type]
+
+
+def _not_async(turns: TurnWindow, ctx: ReactionContext) -> Stamp:
+    return Stamp()
+
+
+async def _one_argument(turns: TurnWindow) -> Stamp:
+    return Stamp()
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"), [(_not_async, "async def"), (_one_argument, "two arguments"), (None, "two arguments")]
+)
+def test_a_function_that_no_run_could_call_is_refused(function: Any, problem: str) -> None:
+    registry = Registry()
+    with pytest.raises(ConfigError, match=f"'keys'.*{problem}"):
+        registry.add("keys", function)
+    assert len(registry) == 0
+
+
+def test_handlers_may_be_objects_and_partial_calls() -> None:
+    class Judge:
+        async def __call__(self, turns: TurnWindow, ctx: ReactionContext) -> Stamp:
+            return Stamp()
+
+    async def weighed(weight: int, turns: TurnWindow, ctx: ReactionContext) -> Stamp:
+        return Stamp()
+
+    registry = Registry()
+    registry.add("judge", Judge())
+    registry.add("weighed", partial(weighed, 3))
+    assert registry.names == ("judge", "weighed")
 
 
 def test_a_name_is_declared_once() -> None:

@@ -154,6 +154,8 @@ def replay(
     facts([("emitted", emitted)])
     if emitted:
         note("`afterturn up` or `afterturn drain` runs them.")
+    else:
+        note("Each consumer that was asked has seen each of these conversations to its end.")
 
 
 async def _replay(settings: Settings, part: Selection, consumers: Sequence[str], rate: float | None) -> int:

@@ -85,7 +85,7 @@ def inbox(
         types=type_ or (),
         channels=channel or (),
         topics=topic or (),
-        grades=grade or (),
+        grades=[one.upper() for one in grade or ()],
         owed=owed or (),
         failed=failed or (),
         status=status,
@@ -258,11 +258,12 @@ def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
     )
     print()
     stream, reactions = found["stream"], found["reactions"]
+    stream_oldest = oldest(stream["oldestAt"])
     table(
         ("STAGE", "COUNT", "OLDEST"),
         [
-            ("stream, for every consumer", stream["main"], oldest(stream["oldestAt"])),
-            ("stream, for one consumer", stream["direct"], None),
+            ("stream, for every consumer", stream["main"], stream_oldest if stream["main"] else None),
+            ("stream, for one consumer", stream["direct"], None if stream["main"] else stream_oldest),
             ("reactions that wait", reactions["waiting"], oldest(reactions["oldestAt"])),
             ("reactions that failed", reactions["failed"], None),
             ("dead letters", stream["dead"], None),

@@ -85,7 +85,8 @@ def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> Endpoin
     if not url:
         return None
     if secret is None:
-        raise ConfigError(f"{name}_secret: is not set, and webhooks to {name}_url have to be signed")
+        variable = f"AFTERTURN_{name.upper()}_SECRET"
+        raise ConfigError(f"{name}_secret: is not set ({variable}), and webhooks to {name}_url have to be signed")
     try:
         return Endpoint(url=url, secret=secret)
     except ConfigError as error:

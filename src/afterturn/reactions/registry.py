@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -78,10 +79,13 @@ class Registry:
         if attempts < 1:
             raise ConfigError(f"consumer {name!r}: attempts must be 1 or more")
         try:
-            debounce = Debounce(quiet=parse_duration(quiet), max_wait=parse_duration(max_wait))
-            limit = parse_duration(timeout)
+            debounce = Debounce(quiet=parse_duration(str(quiet)), max_wait=parse_duration(str(max_wait)))
+            limit = parse_duration(str(timeout))
         except ValueError as error:
             raise ConfigError(f"consumer {name!r}: {error}") from None
+        if not limit:
+            raise ConfigError(f"consumer {name!r}: timeout must be longer than {timeout}")
+        _check_handler(name, handler)
         if debounce.max_wait < debounce.quiet:
             raise ConfigError(f"consumer {name!r}: max_wait {max_wait} is shorter than quiet {quiet}")
         consumer = Consumer(
@@ -155,3 +159,16 @@ class Registry:
     def _check_new(self, name: str) -> None:
         if name in self._consumers or name in self._foreign:
             raise ConfigError(f"consumer {name!r} is declared twice")
+
+
+def _check_handler(name: str, handler: Handler) -> None:
+    """Refuse what would fail in every run; what cannot be told from outside is taken."""
+    function = inspect.unwrap(handler)
+    if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
+        raise ConfigError(f"consumer {name!r}: {function.__name__} is not async; write `async def`")
+    try:
+        inspect.signature(handler).bind(None, None)
+    except TypeError:
+        raise ConfigError(f"consumer {name!r}: its function has to take two arguments, (turns, ctx)") from None
+    except ValueError:
+        pass  # It has no signature that could be read.
