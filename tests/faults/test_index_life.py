@@ -317,6 +317,12 @@ class TestVerify:
         }
         assert not verdict.clean
 
+    async def test_an_index_that_is_missing_is_named(self, client: Any, access: Access) -> None:  # noqa: F811
+        await make_table(client, RECENCY)
+        done = await asyncio.to_thread(run, "aws", "index", "verify", RECENCY.name, env=credentials(access))
+        assert (done.code, done.out) == (4, "")
+        assert f"has no index {RECENCY.name}; add it with `afterturn aws index add {RECENCY.name}`" in done.err
+
     async def test_what_is_only_late_is_no_difference(self, client: Any) -> None:
         table = await make_table(client)
         await fill(client, [old_row(number, keyed=True) for number in range(8)])

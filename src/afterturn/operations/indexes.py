@@ -158,15 +158,13 @@ async def item_count(client: Any, table: str) -> int | None:
 
 
 async def table_ready(client: Any, table: str, patience: Patience) -> None:
-    """Wait until the table and all of its indexes are active. Raises TimedOut."""
+    """Wait until the table itself is active: AWS changes it only then. Raises TimedOut."""
     begun = patience.clock()
     while True:
-        description = await _describe(client, table)
-        if description.get("TableStatus") == "ACTIVE" and all(
-            is_ready(one) for one in description.get("GlobalSecondaryIndexes", ())
-        ):
+        status = (await _describe(client, table)).get("TableStatus")
+        if status == "ACTIVE":
             return
-        await _pause(patience, begun, f"table {table} is {description.get('TableStatus')}")
+        await _pause(patience, begun, f"table {table} is {status}")
 
 
 async def _wait(client: Any, table: str, wanted: Index, patience: Patience, told: Callable[[Progress], None]) -> None:

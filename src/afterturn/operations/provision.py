@@ -84,6 +84,7 @@ async def _do_table(account: Account, names: Names, step: Step, patience: Patien
         await indexes.table_ready(account.dynamodb, name, patience)
         changed -= {*born, "DeletionProtectionEnabled", "Tags"}
     else:
+        await indexes.table_ready(client, name, patience)
         arn = (await client.describe_table(TableName=name))["Table"]["TableArn"]
     for key in ("BillingMode", "DeletionProtectionEnabled"):
         if key in changed:
@@ -112,6 +113,7 @@ async def _keep_backups(client: Any, name: str, wanted: Any, patience: Patience)
 
 async def _do_index(account: Account, names: Names, step: Step, patience: Patience) -> None:
     wanted = next(one for one in indexes.KNOWN if one.name == step.resource.name)
+    await indexes.table_ready(account.dynamodb, names.table, patience)
     await indexes.add(account.dynamodb, names.table, wanted, patience)
 
 

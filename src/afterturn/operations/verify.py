@@ -94,7 +94,11 @@ async def verify(
     looks: Looks | None = None,
     told: Told | None = None,
 ) -> Verdict:
-    """Compare all of the index with all of the table."""
+    """Compare all of the index with all of the table.
+
+    Raises StoreForeign where there is no such index, and StoreBusy while it is being made.
+    """
+    await table.check([target.index])
     looks = looks or Looks()
     verdict = Verdict(target.index.name)
     expected = await _expected(table, target, through, verdict, Progress("reading the table", total), page, told)

@@ -116,6 +116,21 @@ class TestProvision:
         assert max(updates) == 1
         assert acts(await provision(account)) == {}
 
+    async def test_a_table_that_is_still_being_made_is_waited_for(self, account: Account) -> None:
+        """A run that was stopped right after CreateTable is taken up while AWS goes on with the table."""
+        definition = table_definition(DEV.table)
+        await account.dynamodb.create_table(**definition, Tags=[{"Key": "afterturn:lane", "Value": "dev"}])
+        states = ["CREATING"] * 4
+
+        def tell(parsed: dict[str, Any], **_: Any) -> None:
+            if states:
+                parsed["Table"]["TableStatus"] = states.pop()
+
+        account.dynamodb.meta.events.register("after-call.dynamodb.DescribeTable", tell)
+        await provision(account)
+        assert not states
+        assert acts(await provision(account)) == {}
+
     async def test_aws_takes_no_point_in_time_recovery_for_a_while(self, account: Account) -> None:
         refusals = [1, 1]
 
