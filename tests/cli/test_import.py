@@ -155,6 +155,20 @@ def test_flags_reach_the_reader(db: Path, tmp_path: Path) -> None:
     assert query(db, "SELECT direction FROM messages ORDER BY at") == [("inbound",), ("outbound",)]
 
 
+def test_the_property_is_that_of_the_flag_where_the_file_names_none(db: Path, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", [line("c-1"), line("c-2", propertyId=None), line("c-3", propertyId="elm")])
+    assert call("import", path, "--property", "oak").code == 0
+    assert query(db, "SELECT property_id FROM conversations ORDER BY id") == [("oak",), ("oak",), ("elm",)]
+
+
+@pytest.mark.parametrize("odd", ["", " ", "UNASSIGNED", "x" * 300, "a\nb"])
+def test_a_property_that_cannot_be_one_is_refused_before_anything_is_read(db: Path, tmp_path: Path, odd: str) -> None:
+    done = call("import", write_lines(tmp_path / "c.jsonl", [line("c-1")]), "--property", odd)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: --property: ")
+    assert not db.exists()
+
+
 def test_an_import_leaves_alone_what_an_operator_changed(db: Path, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "c.jsonl", [line("c-1", propertyId="oak"), line("empty", messages=0)])
     call("import", path)

@@ -19,13 +19,23 @@ from afterturn.app import App
 from afterturn.cli.exits import Exit, exit_of
 from afterturn.cli.interrupts import interruptible
 from afterturn.cli.loading import Loader, Tally
-from afterturn.cli.options import AppName, Db, Json, LogLevel, Profiled, app_of, cli_settings, set_up_logging
+from afterturn.cli.options import (
+    AppName,
+    Db,
+    Json,
+    LogLevel,
+    Profiled,
+    app_of,
+    cli_settings,
+    flag_value,
+    set_up_logging,
+)
 from afterturn.cli.output import cell, count, facts, note, write_json
 from afterturn.clock import to_text
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.importers import BadRecord, Reader, read
-from afterturn.model import Turn, parse
+from afterturn.model import UNASSIGNED, Turn, check_id, parse
 from afterturn.settle import Receipt
 
 _BAD_SHOWN = 20
@@ -66,6 +76,8 @@ def import_(
     Ctrl-C stops between turns; running it again goes on.
     """
     set_up_logging(ctx, log_level)
+    if property_id is not None:
+        flag_value("--property", _check_property, property_id)
     reader = read(path, format=format_, own=own or (), property_id=property_id)
     with reader:
         tally, interrupted, problem = asyncio.run(
@@ -87,6 +99,12 @@ def import_(
     if tally.new_turns and not json_:
         note("Next: `afterturn drain --now` runs the reactions, `afterturn inbox` shows the conversations.")
     raise typer.Exit(Exit.FAILED if tally.bad else Exit.OK)
+
+
+def _check_property(text: str) -> None:
+    check_id(text)
+    if text == UNASSIGNED:
+        raise ValueError(f"{UNASSIGNED!r} is reserved; leave the flag out for unassigned conversations")
 
 
 async def _import(

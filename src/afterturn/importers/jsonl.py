@@ -101,6 +101,8 @@ def _conversation(value: Mapping[str, Any], place: str, options: Options) -> Ite
         yield line
         return
     meta = make(ConversationMeta, {key: v for key, v in line.conversation.items() if key not in _STORED_ONLY}, place)
+    if isinstance(meta, ConversationMeta) and meta.property_id is None and options.property_id is not None:
+        meta = make(ConversationMeta, meta.model_dump() | {"property_id": options.property_id}, place)
     if isinstance(meta, BadRecord):
         yield meta
         return
