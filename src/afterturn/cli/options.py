@@ -147,7 +147,7 @@ def require_store(settings: Settings) -> None:
     if not os.path.lexists(settings.db) and os.access(settings.db.parent, os.X_OK):
         raise NotFound(
             f"there is no store at {settings.db}; name one with --db or AFTERTURN_DB, or make one with "
-            "`afterturn import FILE` or `afterturn demo`"
+            "`afterturn settle`, `import FILE` or `demo`"
         )
 
 
