@@ -38,7 +38,7 @@ from afterturn.stream.sqs import find_queues, open_stream
 
 LANE = "dev"
 SECOND = timedelta(seconds=1)
-VISIBILITY = 2 * SECOND
+VISIBILITY = 3 * SECOND
 LEASE = 2 * SECOND
 
 
