@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 from tests.contract.samples import T0, at, message, turn
+from tests.unit.aws.strict import StrictDynamo
 
 from afterturn.aws.backoff import Backoff
-from afterturn.aws.table import INDEXES, Index, table_definition
+from afterturn.aws.session import Access, open_client
+from afterturn.aws.table import INDEXES, RECENCY_B, Index, table_definition
 from afterturn.clock import to_text
+from afterturn.operations.backfill import layout
+from afterturn.operations.indexes import Patience
 from afterturn.operations.resources import LANE_TAG
+from afterturn.operations.stamps import Target
+from afterturn.operations.verify import Looks
 from afterturn.store.dynamodb import DynamoStore, keys
-from afterturn.store.dynamodb.attributes import to_item
+from afterturn.store.dynamodb.attributes import from_item, to_item
 from afterturn.store.dynamodb.placing import Live
 from afterturn.store.dynamodb.table import Table
+from afterturn.store.port import Range
 
 TABLE = "afterturn-dev"
 BROKEN: dict[str, Any] = {
@@ -32,6 +40,41 @@ BROKEN: dict[str, Any] = {
 
 KEYS = [key for index in INDEXES for key in (index.pk, index.sk)]
 _BATCH = 25
+
+SOON = Looks(pauses=(0, 0.05, 0.2))
+QUICK = Patience(timeout=5, every=0.02)
+
+
+@asynccontextmanager
+async def strict_client(access: Access, session: Any) -> AsyncIterator[Any]:
+    """One whose requests are checked as AWS would check them."""
+    async with open_client("dynamodb", access, session) as client:
+        StrictDynamo(table_definition(TABLE, (*INDEXES, RECENCY_B))).watch(client)
+        yield client
+
+
+async def rows_of(client: Any) -> dict[str, dict[str, Any]]:
+    """Every conversation's item, by id."""
+    found: dict[str, dict[str, Any]] = {}
+    pages = client.get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
+    async for page in pages:
+        for item in map(from_item, page["Items"]):
+            if item["SK"] == keys.META:
+                found[item["id"]] = item
+    return found
+
+
+async def read_all(store: DynamoStore) -> set[str]:
+    """One read of the recency index, as an inbox without an end would do it."""
+    found = await store.recency(Range(), limit=100_000)
+    assert found.exhausted
+    ids = [one.id for one in found.rows]
+    assert len(set(ids)) == len(ids)
+    return set(ids)
+
+
+async def of(table: Table, index: Any) -> Target:
+    return Target.of(index, await layout(table))
 
 
 async def make_table(client: Any, *without: Index) -> Table:

@@ -8,12 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,73 +18,45 @@ from tests.contract.samples import at, message, turn
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.index_life import (
     BROKEN,
-    KEYS,
+    QUICK,
+    SOON,
     TABLE,
     Building,
     Writers,
     broken_rows,
     fill,
     make_table,
+    of,
     old_row,
     old_time,
+    read_all,
+    rows_of,
     store_on,
+    strict_client,
 )
-from tests.unit.aws.strict import StrictDynamo
 from tests.unit.aws.trouble import Trouble
 
 from afterturn.aws.session import Access, open_client
-from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description, table_definition
+from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description
 from afterturn.clock import to_text
 from afterturn.errors import StoreBusy
-from afterturn.operations import indexes, layouts
-from afterturn.operations.backfill import Tally, Way, backfill, layout
-from afterturn.operations.indexes import Patience
-from afterturn.operations.layouts import Change, Manner, Stage, Unfit, read_layout
+from afterturn.operations import indexes
+from afterturn.operations.backfill import Way, backfill
 from afterturn.operations.stamps import Target
-from afterturn.operations.verify import Drift, Looks, Verdict, verify
+from afterturn.operations.verify import Drift, Looks, verify
 from afterturn.operations.walking import Through
-from afterturn.store.dynamodb import DynamoStore, Placement, Placements, keys
-from afterturn.store.dynamodb.attributes import from_item
+from afterturn.store.dynamodb import Placement, keys
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.port import Range
 
 CONVERSATIONS = int(os.environ.get("AFTERTURN_TEST_INDEX_LIFE", "1000"))
 """The promise is made for 5,000; they take a minute."""
 
-SOON = Looks(pauses=(0, 0.05, 0.2))
-QUICK = Patience(timeout=5, every=0.02)
-
 
 @pytest.fixture
 async def client(access: Access, session: Any) -> AsyncIterator[Any]:  # noqa: F811
-    async with open_client("dynamodb", access, session) as opened:
-        StrictDynamo(table_definition(TABLE, (*INDEXES, RECENCY_B))).watch(opened)
+    async with strict_client(access, session) as opened:
         yield opened
-
-
-async def rows_of(client: Any) -> dict[str, dict[str, Any]]:
-    """Every conversation's item, by id."""
-    found: dict[str, dict[str, Any]] = {}
-    pages = client.get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
-    async for page in pages:
-        for item in map(from_item, page["Items"]):
-            if item["SK"] == keys.META:
-                found[item["id"]] = item
-    return found
-
-
-async def read_all(store: DynamoStore) -> set[str]:
-    """One read of the recency index, as an inbox without an end would do it."""
-    found = await store.recency(Range(), limit=100_000)
-    assert found.exhausted
-    ids = [one.id for one in found.rows]
-    assert len(set(ids)) == len(ids)
-    return set(ids)
-
-
-async def of(table: Table, index: Any) -> Target:
-    return Target.of(index, await layout(table))
 
 
 class TestIndex:
@@ -351,129 +319,3 @@ class TestVerify:
         assert done.code == 3, done.err
         assert done.json["differences"] == [{"id": "old-00002", "drift": "missing"}]
         assert (done.json["rows"], done.json["indexed"]) == (4, 3)
-
-
-class TestLayoutChange:
-    rows = 300
-
-    async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(self, client: Any) -> None:
-        """To shards and on to months, with writers and readers at work, cut off again and again."""
-        table = await make_table(client)
-        await fill(client, [old_row(number, keyed=True) for number in range(self.rows)])
-        names = {f"old-{number:05}" for number in range(self.rows)}
-        writers = Writers(store_on(table), sorted(names), seed=11)
-        reader = Readers(store_on(table), names, writers)
-        tasks = [asyncio.create_task(writers.run(0.05)), asyncio.create_task(reader.run())]
-        chance = random.Random(4)
-        stages: list[Stage] = []
-        for wanted in ("sharded:4", "monthly"):
-            await self.change_with_cuts(table, client, wanted, chance, stages)
-            assert all(not task.done() for task in tasks)
-            await self.is_settled(table, client, wanted, writers)
-        writers.stop()
-        reader.stop()
-        await asyncio.gather(*tasks)
-        assert {*stages} == {Stage.BOTH, Stage.FLIPPED, Stage.DROPPING, Stage.SETTLED}
-        assert reader.reads > 20
-        assert await read_all(store_on(table)) == names | writers.settled.keys()
-
-    async def change_with_cuts(
-        self, table: Table, client: Any, wanted: str, chance: random.Random, stages: list[Stage]
-    ) -> None:
-        manner = Manner(drain=timedelta(seconds=0.5), way=Way(write=True, page=60), patience=QUICK, looks=SOON)
-        for cut in range(1_000):
-            change = Change(table, client, manner, told=lambda state, doing: stages.append(state.stage))
-            working = asyncio.create_task(change.carry_out(read_layout(wanted)))
-            await asyncio.wait([working], timeout=chance.uniform(0.2, 1.5) if cut < 6 else None)
-            if working.done():
-                await working
-                return
-            working.cancel()
-            with suppress(asyncio.CancelledError):
-                await working
-
-    async def is_settled(self, table: Table, client: Any, wanted: str, writers: Writers) -> None:
-        state = await Change(table, client).state()
-        assert (state.stage, str(state.placements.read.layout)) == (Stage.SETTLED, wanted)
-        assert state.placements.write == (state.placements.read,)
-        own = state.placements.read.slot.table_index
-        assert (await verify(table, await of(table, own), looks=SOON)).clean
-        unused = RECENCY if own is RECENCY_B else RECENCY_B
-        assert not [one for one in (await rows_of(client)).values() if unused.pk in one or unused.sk in one]
-        described = (await client.describe_table(TableName=TABLE))["Table"]
-        there = {one["IndexName"] for one in described["GlobalSecondaryIndexes"]}
-        assert (RECENCY_B.name in there) is (own is RECENCY_B)
-
-    async def test_a_change_can_be_taken_back_before_and_after_the_flip(self, client: Any) -> None:
-        table = await make_table(client)
-        await fill(client, [old_row(number, keyed=True) for number in range(20)])
-        before = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
-        store = store_on(table, timedelta(0))
-        for until in (Stage.BOTH, Stage.FLIPPED):
-            manner = Manner(until=until, drain=timedelta(0), patience=QUICK, looks=SOON)
-            state = await Change(table, client, manner).carry_out(read_layout("sharded:3"))
-            assert state.stage is until
-            assert len(await read_all(store)) == 20
-            assert await Change(table, client, manner).carry_out(read_layout("sharded:3")) == state
-            back = await Change(table, client, replace(manner, until=Stage.SETTLED)).carry_out(read_layout("single"))
-            assert (back.stage, back.placements) == (Stage.SETTLED, Placements())
-            assert len(await read_all(store)) == 20
-            after = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
-            assert after == before
-
-    async def test_the_reader_is_not_flipped_to_what_is_not_whole(
-        self, client: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        table = await make_table(client)
-        await fill(client, [old_row(number, keyed=True) for number in range(5)])
-
-        async def stamps_nothing(*given: Any, **named: Any) -> Tally:
-            return Tally()
-
-        monkeypatch.setattr(layouts, "backfill", stamps_nothing)
-        manner = Manner(drain=timedelta(0), patience=QUICK, looks=Looks((0,)))
-        with pytest.raises(Unfit, match=r"holds 0 of 5 rows.*reader stays where it is"):
-            await Change(table, client, manner).carry_out(read_layout("sharded:2"))
-        assert str((await layout(table)).read) == "a/single"
-
-    async def test_two_people_cannot_change_it_at_once(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        table = await make_table(client)
-        await fill(client, [old_row(number, keyed=True) for number in range(3)])
-        manner = Manner(until=Stage.BOTH, drain=timedelta(0), patience=QUICK, looks=SOON)
-        change = Change(table, client, manner)
-
-        async def meanwhile(*given: Any, **named: Any) -> Verdict:
-            monkeypatch.undo()
-            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
-            return await verify(*given, **named)
-
-        monkeypatch.setattr(layouts, "verify", meanwhile)
-        with pytest.raises(StoreBusy, match="somebody else"):
-            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
-        assert (await change.state()).stage is Stage.FLIPPED
-
-
-class Readers:
-    """Reads everything, over and over: whatever was there before a read began has to come.
-
-    All but what moved to the top meanwhile: a read of several months, newest first, has passed by there already.
-    """
-
-    def __init__(self, store: DynamoStore, names: set[str], writers: Writers) -> None:
-        self.reads = 0
-        self._store = store
-        self._names = names
-        self._writers = writers
-        self._stop = asyncio.Event()
-
-    async def run(self) -> None:
-        while not self._stop.is_set():
-            known = self._names | self._writers.settled.keys()
-            begun = max(self._writers.number - 1, 0)
-            missed = known - await read_all(self._store) - set(self._writers.touched[begun:])
-            assert not missed, f"read {self.reads} missed {sorted(missed)[:5]}"
-            self.reads += 1
-            await asyncio.sleep(0.05)
-
-    def stop(self) -> None:
-        self._stop.set()
