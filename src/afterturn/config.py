@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from afterturn.clock import parse_duration
@@ -19,7 +19,15 @@ def _read_duration(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+def _longer_than_nothing(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("has to be longer than 0s")
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
+Pause = Annotated[Duration, AfterValidator(_longer_than_nothing)]
+"""What repeats after it rests in between."""
 
 
 class Profile(StrEnum):
@@ -48,10 +56,10 @@ class Settings(BaseSettings):
     busy_timeout: Duration = Field(timedelta(seconds=10), description="How long to wait for another process's write.")
     emitter: Emitter = Field(Emitter.WORKER, description="The name of this runtime in the events that it emits.")
     slots: int = Field(32, ge=1, le=1000, description="Runs of one consumer at a time, in one process.")
-    lease: Duration = Field(timedelta(seconds=30), description="How soon another worker takes over from a dead one.")
-    poll: Duration = Field(timedelta(milliseconds=500), description="How often to look for other processes' work.")
+    lease: Pause = Field(timedelta(seconds=30), description="How soon another worker takes over from a dead one.")
+    poll: Pause = Field(timedelta(milliseconds=500), description="How often to look for other processes' work.")
     grace: Duration = Field(timedelta(minutes=2), description="How long a reaction may be owed before it is reported.")
-    sweep_every: Duration = Field(timedelta(minutes=1), description="How often `up` sweeps what is owed.")
+    sweep_every: Pause = Field(timedelta(minutes=1), description="How often `up` sweeps what is owed.")
     effects_max_age: Duration | None = Field(
         timedelta(hours=24), description="Reactions to older turns stamp, but send nothing out."
     )

@@ -80,11 +80,23 @@ def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
     assert "after.db" in call("--db", "before.db", "stats", "--db", "after.db").err
 
 
-def test_a_setting_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AFTERTURN_SLOTS", "many")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AFTERTURN_SLOTS", "many"),
+        ("AFTERTURN_SLOTS", "0"),
+        ("AFTERTURN_LEASE", "0s"),
+        ("AFTERTURN_POLL", "0ms"),
+        ("AFTERTURN_SWEEP_EVERY", "0m"),
+        ("AFTERTURN_GRACE", "-1s"),
+        ("AFTERTURN_EMITTER", "fax"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
     done = call("stats")
     assert (done.code, done.out) == (2, "")
-    assert "AFTERTURN_SLOTS" in done.err
+    assert name in done.err
 
 
 def test_an_app_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
