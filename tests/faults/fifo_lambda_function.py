@@ -32,6 +32,9 @@ class Unburying(SqsStream):
 class Writer:
     """Appends a line for each batch."""
 
+    async def ready(self) -> None:
+        pass
+
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
         write(" ".join(f"{one.consumer}/{one.conversation_id}@{to_text(one.occurred_at)}" for one in signals))
         return Accepted()

@@ -66,6 +66,11 @@ class Moody:
         self.refusing: dict[str, int] = {}
         self.taken: list[Signal] = []
 
+    async def ready(self) -> None:
+        if self.down:
+            self.down -= 1
+            raise EngineUnavailable("no answer")
+
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[port.Receipt]) -> Accepted:
         if self.down:
             self.down -= 1

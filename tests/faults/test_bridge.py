@@ -125,6 +125,23 @@ class TestEngineDown:
             await rig.work()
             assert await rig.seen("topics", "c1") == ["m1"]
 
+    async def test_an_outage_uses_up_one_receive(self, path: Path) -> None:
+        """While the engine does not answer nothing is received, however often the loop looks."""
+        with open_rig(path, registry_of("topics")) as rig:
+            await rig.settle("c1", "m1")
+            rig.moody.down = 30
+            stop = asyncio.Event()
+            running = asyncio.create_task(rig.bridge.run(stop, asyncio.Event(), limit=10, poll=0.0))
+            while rig.moody.down:  # noqa: ASYNC110 - counts the calls
+                rig.clock.advance(timedelta(hours=13))
+                await asyncio.sleep(0.001)
+            while not rig.moody.taken:  # noqa: ASYNC110 - asks a list
+                rig.clock.advance(timedelta(hours=13))
+                await asyncio.sleep(0.001)
+            stop.set()
+            await running
+            assert (await rig.stream.depth()).dead == 0
+
     async def test_the_loop_waits_and_goes_on(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
             await rig.settle("c1", "m1")

@@ -32,6 +32,11 @@ class Engine:
         self.down = 0
         self.refusing: set[str] = set()
 
+    async def ready(self) -> None:
+        if self.down:
+            self.down -= 1
+            raise EngineUnavailable("no answer")
+
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
         if self.down:
             self.down -= 1

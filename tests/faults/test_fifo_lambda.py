@@ -30,6 +30,9 @@ class Engine:
         self.down = False
         self.refusing = False
 
+    async def ready(self) -> None:
+        pass
+
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
         if self.down:
             raise EngineUnavailable("no answer")

@@ -103,18 +103,23 @@ class Bridge:
         poll: float,
         queues: Collection[Queue] = tuple(Queue),
     ) -> None:
-        """Pump until stopped. While the engine is down, or store or stream do not answer, wait and try again.
+        """Pump until stopped. While store or stream do not answer, wait and try again.
 
+        While the engine is down nothing is received, so that an outage uses up one receive of a record and not all.
         ``queues``: where a receive waits for records, each queue needs a run of its own, and a ``wake`` of its own.
         """
         pause = poll
+        down = False
         while not stop.is_set():
             wake.clear()
             try:
+                if down:
+                    await self._engine.ready()
                 handled = [await self.pump(queue, limit=limit) for queue in queues]
-                pause = poll
+                pause, down = poll, False
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
+                down = down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
                 telemetry.log("bridge_paused", level=logging.ERROR, error=type(error).__name__, delay_s=pause)
             if not any(handled):

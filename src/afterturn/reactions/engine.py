@@ -60,6 +60,11 @@ class Signaler(Protocol):
         ...
 
 
+    async def ready(self) -> None:
+        """Ask the engine for a sign of life. Raises EngineUnavailable."""
+        ...
+
+
 class Engine(Signaler, Protocol):
     """All of it."""
 

@@ -52,6 +52,9 @@ class EmbeddedEngine:
         self._on_signal()
         return Accepted(acknowledged=self._acknowledge is not None)
 
+    async def ready(self) -> None:
+        """It is there whenever this process is."""
+
     async def retry(self, consumer: str, conversation_id: str) -> None:
         now = self._clock()
 

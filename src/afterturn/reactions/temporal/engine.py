@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import (
     SearchAttributeKey,
@@ -105,6 +106,13 @@ class TemporalEngine:
             raise unavailable(error, "Temporal") if isinstance(error, RPCError) else EngineUnavailable(str(error))
         pairs = zip(signals, errors, strict=True)
         return Accepted(refused=tuple(Refused(signal, rpc_kind(error)) for signal, error in pairs if error is not None))
+
+    async def ready(self) -> None:
+        client = await self._connection.client()
+        async with self._answers():
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=client.namespace), timeout=self._deadline
+            )
 
     async def retry(self, consumer: str, conversation_id: str) -> None:
         """The mark of the failure is taken away first: where the signal then fails, the ledger owes and sweeps it."""
