@@ -132,10 +132,10 @@ class TestEngineDown:
             rig.moody.down = 30
             stop = asyncio.Event()
             running = asyncio.create_task(rig.bridge.run(stop, asyncio.Event(), limit=10, poll=0.0))
-            while rig.moody.down:  # noqa: ASYNC110 - counts the calls
+            while rig.moody.down:
                 rig.clock.advance(timedelta(hours=13))
                 await asyncio.sleep(0.001)
-            while not rig.moody.taken:  # noqa: ASYNC110 - asks a list
+            while not rig.moody.taken:
                 rig.clock.advance(timedelta(hours=13))
                 await asyncio.sleep(0.001)
             stop.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -42,6 +43,13 @@ async def database(path: Path) -> AsyncIterator[Database]:
 def mark(name: str) -> Unit[int]:
     """A unit of work that leaves a trace."""
     return lambda c: c.execute("INSERT INTO marks (name, at) VALUES (?, '')", (name,)).rowcount
+
+
+def replace(path: Path) -> None:
+    """Another file in its place, as a restore or an editor makes it."""
+    other = path.with_name("other")
+    other.write_bytes(b"")
+    other.replace(path)
 
 
 def cut(path: Path, kept: int) -> None:
@@ -169,6 +177,18 @@ class TestBusyFile:
             Database.open(path, busy_timeout=0.05)
         other.close()
         Database.open(path).close()
+
+
+class TestReplacedFile:
+    @pytest.mark.parametrize("replaced", [False, True])
+    async def test_nothing_is_acknowledged_that_the_path_does_not_hold(
+        self, database: Database, path: Path, replaced: bool
+    ) -> None:
+        """Somebody removed the file, or put another in its place, while it was open."""
+        await database.write(mark("before"))
+        replace(path) if replaced else os.unlink(path)
+        with pytest.raises(StoreError, match="removed or replaced"):
+            await database.write(mark("after"))
 
 
 class TestOpening:

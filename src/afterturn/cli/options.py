@@ -124,8 +124,22 @@ def set_up_logging(ctx: typer.Context, given: Level | None, default: Level = Lev
     formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("afterturn").setLevel(logging.CRITICAL + 1 if level is Level.OFF else level.value.upper())
+    handler.addFilter(_without_content)
+    silent = logging.CRITICAL + 1
+    logging.basicConfig(level=silent if level is Level.OFF else logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("afterturn").setLevel(silent if level is Level.OFF else level.value.upper())
+
+
+_TELL_ERRORS_WITH_THEIR_TEXT = ("asyncio", "temporalio")
+
+
+def _without_content(record: logging.LogRecord) -> bool:
+    """Of an error that a library logs, only its kind: the text of a consumer's error can quote a customer."""
+    if record.name.partition(".")[0] in _TELL_ERRORS_WITH_THEIR_TEXT and record.exc_info:
+        kind = record.exc_info[0]
+        record.msg, record.args = f"action=error stage={record.name} error={kind.__name__ if kind else 'unknown'}", ()
+        record.exc_info = record.exc_text = record.stack_info = None
+    return True
 
 
 class _Stderr(logging.StreamHandler[Any]):

@@ -120,8 +120,8 @@ class Ledger:
         these consumers. Failed reactions are left alone: they are retried on demand, or by the next turn.
         """
         before = await self._store.marked(_SWEPT)
-        registrations = await self._store.registrations()
         audit = await self.audit(selection, grace=grace, progress=progress)
+        registrations = await self._store.registrations()
         caught = []
         for debt in audit.debts:
             first = overdue_after(registrations[debt.consumer], grace)

@@ -59,7 +59,6 @@ class Signaler(Protocol):
         """
         ...
 
-
     async def ready(self) -> None:
         """Ask the engine for a sign of life. Raises EngineUnavailable."""
         ...

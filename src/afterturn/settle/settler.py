@@ -59,9 +59,10 @@ class Settler:
     async def settle(self, turn: Turn) -> Receipt:
         """Save a turn and mark it settled; every registered consumer comes to see it.
 
-        Calling it again with the same turn changes nothing, so a caller that does not know how its call ended may
-        repeat it. Raises InvalidRecord or StoreError, and then nothing was written. A stream that does not answer
-        raises nothing: the turn is saved, and the ledger's sweep publishes it.
+        Calling it again with the same turn changes nothing (a turn without messages needs a ``key`` for that), so a
+        caller that does not know how its call ended may repeat it. Raises InvalidRecord or StoreError, and then nothing
+        was written. A stream that does not answer raises nothing: the turn is saved, and the ledger's sweep publishes
+        it.
         """
         now = self._clock()
         check_times(turn.messages, now, turn.at, turn.conversation.created_at)

@@ -48,6 +48,7 @@ class Database:
         self._writes: SimpleQueue[_Job | None] = SimpleQueue()
         self._reads: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
+        self._identity = _identity(path)
         self._threads = [threading.Thread(target=self._write_loop, args=(writer,), name="afterturn-writer")]
         self._threads += [
             threading.Thread(target=self._read_loop, args=(reader,), name=f"afterturn-reader-{number}")
@@ -125,6 +126,13 @@ class Database:
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Job]) -> None:
         """Run a group in one transaction; if that fails, again with savepoints; if that fails, each on its own."""
+        if _identity(self.path) != self._identity:
+            for job in group:
+                job.error = StoreError(
+                    f"{self.path} was removed or replaced while it was open; nothing was written, start again on "
+                    "the file that is to be used"
+                )
+            return
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -190,6 +198,15 @@ class Database:
             refused.__cause__ = error
             return refused
         return error
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file a path names. What is written to a file that its path no longer names is gone with this process."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
