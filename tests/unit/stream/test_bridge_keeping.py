@@ -30,6 +30,9 @@ class Slow:
         self.begun = asyncio.Event()
         self._error = error
 
+    async def ready(self) -> None:
+        pass
+
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
         self.begun.set()
         await self.go.wait()
