@@ -31,7 +31,9 @@ DYNAMIC = (
     "frontend.WorkflowTimeSkippingEnabled=true",
     'history.timerProcessorMaxTimeShift="1ms"',
     "history.timerProcessorMaxPollRPS=1000",
+    "history.transferProcessorMaxPollRPS=1000",
 )
+"""Skipping time is off by default; and by default a queue looks for work no more than 20 times a second."""
 
 
 @dataclass(frozen=True)

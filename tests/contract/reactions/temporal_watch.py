@@ -29,16 +29,19 @@ from afterturn.testing import ManualClock
 
 @dataclass
 class Timer:
-    """``skipped``: the rig has asked the server to let it fire."""
+    """``skipped``: when, on the machine's clock, the rig has asked the server to let it fire."""
 
     due: datetime
     started_for: timedelta
-    skipped: bool = False
+    skipped: float = 0.0
 
 
 @dataclass
 class Seen:
-    """One run of a workflow. ``follows``: the run that it continues; ``closed``: how it ended."""
+    """One run of a workflow. ``follows``: the run that it continues; ``closed``: how it ended.
+
+    ``active``: it works, or is replayed up to where it was.
+    """
 
     workflow_id: str
     follows: str
@@ -75,7 +78,7 @@ class Watch(WorkflowRunner):
         return [run for run in list(self.runs.values()) if run.closed is None]
 
     def timers(self) -> list[tuple[Seen, int, Timer]]:
-        return [(run, seq, timer) for run in self.open for seq, timer in list(run.timers.items())]
+        return [(run, seq, timer) for run in self.open if not run.active for seq, timer in list(run.timers.items())]
 
     def still(self) -> bool:
         """Nothing happens before time goes on: all signals have come, no activity runs, no timer is due."""
@@ -132,7 +135,7 @@ class Watch(WorkflowRunner):
                 run.closed = "continued"
             elif command.HasField("complete_workflow_execution"):
                 run.closed = "completed"
-        run.active = False
+        run.active = act.is_replaying
 
 
 class _Watched(WorkflowInstance):

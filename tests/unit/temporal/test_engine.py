@@ -55,7 +55,7 @@ class TestSignals:
             engine = TemporalEngine(connection, house.registry, house.store, system_clock, lane=house.lane)
             signal = await house.settle()
             async with asyncio.timeout(15):
-                for ask in (engine.signal([signal] * 3, []), engine.waiting(), engine.oldest(), engine.flush()):
+                for ask in (engine.signal([signal] * 3, []), engine.waiting(), engine.oldest(), engine.flush(set())):
                     with pytest.raises(EngineUnavailable):
                         await ask
 
