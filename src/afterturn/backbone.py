@@ -98,20 +98,23 @@ class Backbone:
 
     async def register(self) -> None:
         """Record the app's consumers in the ledger; from their first registration on they owe every turn."""
-        if not len(self.registry):
-            return  # whoever only looks has nothing to write, and waits for nobody who does
         now = self.clock()
-        await self.store.register(
-            [
-                Registration(
-                    name=consumer.name,
-                    registered_at=now,
-                    state=ConsumerState.SHADOW if consumer.shadow else ConsumerState.LIVE,
-                    max_wait=consumer.debounce.max_wait,
-                )
-                for consumer in self.registry
-            ]
-        )
+        registrations = [
+            Registration(
+                name=consumer.name,
+                registered_at=now,
+                state=ConsumerState.SHADOW if consumer.shadow else ConsumerState.LIVE,
+                max_wait=consumer.debounce.max_wait,
+            )
+            for consumer in self.registry
+        ]
+        registrations += [
+            Registration(name=one.name, registered_at=now, state=ConsumerState.LIVE, max_wait=one.max_wait)
+            for one in self.registry.foreign.values()
+            if one.max_wait is not None
+        ]
+        if registrations:  # whoever only looks has nothing to write, and waits for nobody who does
+            await self.store.register(registrations)
 
     async def run(self, stop: asyncio.Event, *, eager: bool = False, sweeping: bool = True) -> None:
         """Bridge, reactions and sweeps until stopped; then let what has begun finish.

@@ -78,7 +78,7 @@ async def open_production(
             stream=stream,
             engine=engine,
             runner=runner,
-            bridge=Bridge(stream, engine, registry.names, visibility=max(settings.lease, timedelta(seconds=30))),
+            bridge=Bridge(stream, engine, registry.signalled, visibility=max(settings.lease, timedelta(seconds=30))),
             wake=asyncio.Event(),
             long_polls=settings.bridge_polls,
             batch=SQS_BATCH,

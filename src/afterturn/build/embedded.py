@@ -14,6 +14,7 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.build.policy import policy_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
+from afterturn.errors import ConfigError
 from afterturn.reactions.embedded import EmbeddedEngine, Worker
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
@@ -26,7 +27,10 @@ from afterturn.stream.sqlite import SqliteStream
 async def open_embedded(
     settings: Settings, registry: Registry, clock: Clock, chance: random.Random
 ) -> AsyncIterator[Backbone]:
-    """Raises StoreError for a file that cannot be used."""
+    """Raises StoreError for a file that cannot be used, and ConfigError for a foreign workflow: Temporal has those."""
+    if registry.foreign:
+        names = ", ".join(registry.foreign)
+        raise ConfigError(f"foreign workflows ({names}) need Temporal: use the profile local or aws")
     wake = asyncio.Event()
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         store = SqliteStore(database, outbox=sqlite_stream.outbox)
