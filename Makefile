@@ -1,4 +1,4 @@
-# Two commands set everything up: `make demo` and `make test`. Neither touches anything outside this folder.
+# Two commands set everything up: `make demo` and `make test`. Both install inside this folder only.
 
 VENV := .venv
 BIN := $(VENV)/bin

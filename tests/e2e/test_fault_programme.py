@@ -102,11 +102,8 @@ def registry_of(journal: Journal, *names: str, quiet: str = "0s") -> Registry:
     return registry
 
 
-async def test_temporal_killed_and_started_again(
-    server: TemporalServer, access: Access, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_temporal_killed_and_started_again(server: TemporalServer, access: Access, journal: Journal) -> None:
     """Timers that ran survive, settling waits for nothing, and what settles meanwhile is handled afterwards."""
-    monkeypatch.setattr("afterturn.bridge.bridge.backoff", lambda receives: timedelta(seconds=3))
     await provision(access)
     work = Work("outage")
     registry = registry_of(journal, "outage-a", "outage-b", quiet="1s")

@@ -109,10 +109,14 @@ class TemporalEngine:
 
     async def ready(self) -> None:
         client = await self._connection.client()
+        request = DescribeNamespaceRequest(namespace=client.namespace)
         async with self._answers():
-            await client.workflow_service.describe_namespace(
-                DescribeNamespaceRequest(namespace=client.namespace), timeout=self._deadline
-            )
+            try:
+                await client.workflow_service.describe_namespace(request, timeout=self._deadline)
+            except RPCError as error:
+                # Credentials that may signal need not be allowed to describe; a refusal is a sign of life, too.
+                if error.status is not RPCStatusCode.PERMISSION_DENIED:
+                    raise
 
     async def retry(self, consumer: str, conversation_id: str) -> None:
         """The mark of the failure is taken away first: where the signal then fails, the ledger owes and sweeps it."""
