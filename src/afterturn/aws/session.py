@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ _LARGE_BODY = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where AWS is and who asks. What is left out comes from the environment, as with every AWS tool.
+    """Where AWS is and who asks. What is left out comes from the environment, as with every AWS tool; ``AWS_REGION``
+    too, which this driver alone does not know.
 
     ``endpoint`` is set for an emulator only. ``connect_timeout`` and ``read_timeout`` are in seconds.
     """
@@ -54,7 +56,7 @@ async def open_client(service: str, access: Access, session: Any = None) -> Asyn
     with translated(service):
         opening = session.create_client(
             service,
-            region_name=access.region,
+            region_name=access.region or os.environ.get("AWS_REGION"),
             endpoint_url=access.endpoint,
             aws_access_key_id=access.access_key,
             aws_secret_access_key=access.secret_key,

@@ -6,8 +6,8 @@ import asyncio
 import os
 import random
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
@@ -58,3 +58,10 @@ async def open_embedded(
             bridge=Bridge(stream, engine, registry.names, visibility=settings.lease),
             wake=wake,
         )
+
+
+@contextmanager
+def open_writer(settings: Settings, clock: Clock) -> Iterator[tuple[SqliteStore, SqliteStream]]:
+    """Store and stream of a process that only settles. Raises StoreError for a file that cannot be used."""
+    with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
+        yield SqliteStore(database, outbox=sqlite_stream.outbox), SqliteStream(database, clock)

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
-from afterturn.build.aws import open_production
 from afterturn.clock import Clock
 from afterturn.config import Settings
-from afterturn.local.servers import open_servers
+from afterturn.local.servers import MADE, open_servers
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal.client import Address
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
 
 
-@asynccontextmanager
-async def open_local(settings: Settings, registry: Registry, clock: Clock) -> AsyncIterator[Backbone]:
-    """Start the servers where they do not run yet, make table and queues where they are missing, and open the app.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the lane's table and queues are on this machine, and where Temporal is."""
 
-    For development and tests: the emulator's state is not safe from a crash of the machine. Raises ConfigError for a
-    port in use.
+    access: Access
+    temporal: str
+
+
+@asynccontextmanager
+async def open_place(settings: Settings) -> AsyncIterator[Place]:
+    """Start the servers where they do not run yet, and make the lane's table and queues where they are missing.
+
+    Whoever joins running servers trusts the note that the lane was made there. Raises ConfigError for a port in use.
     """
     with open_servers(
         settings.local_folder,
@@ -37,7 +43,25 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
     ) as servers:
         access = Access(region=REGION, endpoint=servers.endpoint, access_key=ACCOUNT, secret_key=ACCOUNT)
         names = Names.of(settings.lane.value, settings.table)
-        async with open_account(access) as account:
-            await carry_out(account, names, await plan_lane(account, names))
-        async with open_production(settings, registry, clock, access, Address(target=servers.temporal)) as backbone:
-            yield backbone
+        made = settings.local_folder / f"{names.table}-of-{names.lane}{MADE}"
+        if not made.exists():
+            async with open_account(access) as account:
+                await carry_out(account, names, await plan_lane(account, names))
+            made.touch()
+        yield Place(access, servers.temporal)
+
+
+@asynccontextmanager
+async def open_local(settings: Settings, registry: Registry, clock: Clock) -> AsyncIterator[Backbone]:
+    """The app on the servers of this machine; see :func:`open_place`.
+
+    For development and tests: the emulator's state is not safe from a crash of the machine.
+    """
+    from afterturn.build.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
+    from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
+
+    async with (
+        open_place(settings) as place,
+        open_production(settings, registry, clock, place.access, Address(target=place.temporal)) as backbone,
+    ):
+        yield backbone

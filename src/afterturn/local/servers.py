@@ -16,6 +16,9 @@ from pathlib import Path
 from afterturn.errors import ConfigError
 from afterturn.local import ministack, temporal
 
+MADE = ".made"
+"""How the name of a note ends that says what was made on these servers. The notes go when servers start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Servers:
@@ -45,6 +48,8 @@ def open_servers(
             yield _running_elsewhere(told, folder)
             return
         told.unlink(missing_ok=True)
+        for note in folder.glob(f"*{MADE}"):
+            note.unlink()
         temporal.program()
         python = ministack.install((emulator or ministack.default_folder()).absolute())
         endpoint = stack.enter_context(

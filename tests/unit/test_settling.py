@@ -1,0 +1,86 @@
+"""A process that only settles: what it leaves is whole, and it carries no reaction engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.emulator import ROOT, access, emulator  # noqa: F401
+
+from afterturn import App, ReactionContext, Settings, Stamp, TurnWindow
+from afterturn.aws.names import Names
+from afterturn.aws.session import Access
+from afterturn.build.settling import open_settler
+from afterturn.clock import system_clock
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.operations.account import open_account
+from afterturn.operations.provision import carry_out, plan_lane
+
+
+def turn() -> Turn:
+    said = Message(id="m-1", direction=Direction.INBOUND, role=Role.CUSTOMER, text="Hello", at=system_clock())
+    return Turn(conversation=ConversationMeta(id="c-1", channel=Channel.WEB), messages=(said,))
+
+
+async def test_what_it_settles_the_reactions_of_another_process_come_to_see(tmp_path: Path) -> None:
+    app = App(shipped=False)
+
+    @app.consumer("length", quiet="0s", max_wait="1s")
+    async def length(turns: TurnWindow, ctx: ReactionContext) -> Stamp:
+        return Stamp(data={"messages": len(turns.messages)})
+
+    settings = Settings(db=tmp_path / "afterturn.db")
+    async with app.open(settings) as backbone:
+        async with open_settler(settings) as settler:
+            receipt = await settler.settle(turn())
+        await backbone.drain(eager=True)
+        stored = await backbone.store.conversation("c-1")
+    assert stored is not None
+    assert stored.reactions["length"].through == receipt.occurred_at
+    assert stored.reactions["length"].data == {"messages": 1}
+
+
+ALONE = """
+import asyncio, sys
+from tests.unit.test_settling import turn
+from afterturn import Settings
+from afterturn.build.settling import open_settler
+
+async def settle():
+    async with open_settler(Settings()) as settler:
+        return await settler.settle(turn())
+
+print(asyncio.run(settle()).event.event_id)
+print(*(name for name in sys.modules if name.partition(".")[0] == "temporalio"))
+"""
+
+
+async def test_on_aws_it_publishes_and_never_loads_a_reaction_engine(access: Access) -> None:  # noqa: F811
+    """In an interpreter of its own, configured by the environment alone, as in a function or a web process."""
+    names = Names.of("dev")
+    async with open_account(access) as account:
+        await carry_out(account, names, await plan_lane(account, names))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "AFTERTURN_PROFILE": "aws",
+            "AFTERTURN_EMITTER": "web",
+            "AFTERTURN_AWS_ENDPOINT_URL": str(access.endpoint),
+            "AWS_REGION": str(access.region),
+            "AWS_ACCESS_KEY_ID": str(access.access_key),
+            "AWS_SECRET_ACCESS_KEY": str(access.secret_key),
+        }
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", ALONE], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        event_id, heavy = done.stdout.split("\n")[:2]
+        assert heavy == ""
+        queue = await account.sqs.get_queue_url(QueueName=names.main)
+        [record] = (await account.sqs.receive_message(QueueUrl=queue["QueueUrl"], WaitTimeSeconds=5))["Messages"]
+    assert json.loads(record["Body"])["eventId"] == event_id
+    assert json.loads(record["Body"])["emitter"] == "web"
