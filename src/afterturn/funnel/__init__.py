@@ -1,0 +1,1 @@
+"""Channels in: verify what a provider sent, read it, and find its conversation."""
