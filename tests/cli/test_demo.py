@@ -65,3 +65,9 @@ def test_a_demo_with_a_consumer_that_fails_exits_3(tmp_path: Path) -> None:
     done = call("--app", "sick_demo_app:app", "demo", "--db", "demo.db")
     assert done.code == 3
     assert "failed: 85" in done.out
+
+
+def test_the_demo_fills_no_table_of_an_account(tmp_path: Path) -> None:
+    done = call("--profile", "aws", "demo")
+    assert (done.code, done.out) == (2, "")
+    assert "--profile embedded or local" in done.err

@@ -6,7 +6,6 @@ import asyncio
 import shlex
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from afterturn.cli.exits import Exit
 from afterturn.cli.loading import Loader, Tally
 from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, cli_settings, set_up_logging
 from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
+from afterturn.cli.place import export_of, on_scratch, place_of
 from afterturn.cli.reading import last_words
 from afterturn.cli.running import drained, is_clean
 from afterturn.config import Settings
@@ -44,20 +44,20 @@ def demo(
 ) -> None:
     """Show the whole way of a turn on a sample: settled, reacted to, in the inbox, and nothing owed.
 
-    Conversations of a fictional property manager come into a file in a new temporary folder (or --db). Nothing is
-    sent anywhere: webhooks and language models of your settings are left out.
+    Conversations of a fictional property manager come into a new temporary folder (or --db, or
+    AFTERTURN_LOCAL_FOLDER). Nothing is sent anywhere: webhooks and language models of your settings are left out.
     """
     set_up_logging(ctx, log_level, default=Level.OFF)
-    given = db or ctx.obj.db
-    path = given or Path(tempfile.mkdtemp(prefix="afterturn-demo-")) / "demo.db"
-    settings = cli_settings(ctx, path).model_copy(update={"webhook_url": None, "alert_url": None, "model": None})
+    settings = on_scratch(cli_settings(ctx, db), db=db or ctx.obj.db)
+    settings = settings.model_copy(update={"webhook_url": None, "alert_url": None, "model": None})
     raise typer.Exit(asyncio.run(_demo(app_of(ctx, app), settings)))
 
 
 async def _demo(app: App, settings: Settings) -> Exit:
     screen = console()
     screen.print(
-        Text("afterturn demo", "bold") + Text(f"  a property manager's conversations in {settings.db}"), soft_wrap=True
+        Text("afterturn demo", "bold") + Text(f"  a property manager's conversations in {place_of(settings)}"),
+        soft_wrap=True,
     )
     async with app.open(settings) as backbone:
         began = time.monotonic()
@@ -80,7 +80,7 @@ async def _demo(app: App, settings: Settings) -> Exit:
         audit = await backbone.ledger.audit(grace=timedelta(0))
         live = [name for name, one in (await backbone.store.registrations()).items() if one.state is ConsumerState.LIVE]
     _print_audit(audit, left, live)
-    _print_further(settings.db, rows)
+    _print_further(settings, rows)
     return Exit.OK if is_clean(left, audit) else Exit.OWED
 
 
@@ -192,9 +192,9 @@ def _print_audit(audit: Audit, left: Backlog, consumers: Sequence[str]) -> None:
         )
 
 
-def _print_further(path: Path, rows: Sequence[Row]) -> None:
+def _print_further(settings: Settings, rows: Sequence[Row]) -> None:
     _print_head("Look further")
-    print(f"  export AFTERTURN_DB={shlex.quote(str(path))}")
+    print(f"  {export_of(settings)}")
     command = _command()
     print(f"  {command} inbox --window 24h            also --topic, --property, --grade, --channel …")
     if rows:

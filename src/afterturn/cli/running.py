@@ -31,7 +31,8 @@ from afterturn.cli.options import (
     settings_of,
 )
 from afterturn.cli.output import count, facts, note, write_json
-from afterturn.config import Settings
+from afterturn.cli.place import place_of
+from afterturn.config import Profile, Settings
 from afterturn.ledger.ledger import Audit
 
 _LINE_EVERY = 5.0
@@ -58,7 +59,9 @@ async def _up(app: App, settings: Settings) -> Exit:
             note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
             stop.set()
 
-        note(f"Up on {settings.db}: {', '.join(backbone.registry.names) or 'no consumers'}. Ctrl-C stops.")
+        note(f"Up on {place_of(settings)}: {', '.join(backbone.registry.names) or 'no consumers'}. Ctrl-C stops.")
+        if settings.profile is Profile.LOCAL:
+            note(f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
         with interruptible(ask, running.cancel):
             try:
                 await running
