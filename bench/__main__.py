@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.errors import AfterturnError
-from bench import inbox, memory, pipeline, settle
+from bench import bridge, imports, inbox, inbox_aws, memory, pipeline, settle, settle_aws
 from bench.measure import RESULTS, Report, set_switch_interval, show, write
 from bench.workload import DIALOGUES
 
@@ -19,6 +19,10 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "pipeline": pipeline.run,
     "inbox": inbox.run,
     "memory": memory.run,
+    "settle-aws": settle_aws.run,
+    "bridge": bridge.run,
+    "inbox-aws": inbox_aws.run,
+    "imports": imports.run,
 }
 
 
@@ -45,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
         except AfterturnError as error:
             print(f"{name}: {error}", file=sys.stderr)
             code = 1
+        except KeyboardInterrupt:
+            print(f"{name}: interrupted; its servers and scratch files are gone", file=sys.stderr)
+            return 130
     return code
 
 

@@ -1,0 +1,209 @@
+"""Signals a second of the bridge against a bare Temporal client, and what bursts cost, on a real development server.
+
+The subject is what a batch costs from the record to Temporal's answer: reading, merging, signalling every consumer by
+the engine. As many batches are handled at once as the long-poll bridge has receives under way. The baseline makes the
+same signalWithStart calls, whose payloads are there beforehand, by a client of ``temporalio`` with as many calls under
+way as the engine allows itself. Both go to workflows of the same kind; nobody works on them, so all that is timed is
+signalling. First every workflow is new, then each is signalled again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+from afterturn.bridge.bridge import Bridge
+from afterturn.clock import system_clock
+from afterturn.config import Settings
+from afterturn.event import TurnSettled, make_event
+from afterturn.model import Channel, FlushMode, Origin, Stamp
+from afterturn.reactions.registry import Registry
+from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal.client import Address, Connection
+from afterturn.reactions.temporal.engine import TemporalEngine
+from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.sqlite.database import Database
+from afterturn.store.sqlite import SqliteStore
+from afterturn.stream.port import Delivery, Queue, Receipt
+from afterturn.stream.sqlite import SqliteStream
+from bench import bursts, files, servers
+from bench.measure import Report, Stopwatch, figure, ratio
+
+CONSUMERS = ("topics", "grade")
+BATCH = 10
+"""Records of one receive from SQS, or of one Lambda invocation."""
+PARALLEL = 32
+LEASE = timedelta(seconds=30)
+NEW, EXISTING = "new workflows", "existing workflows"
+AGAIN = 2
+"""Signals that an existing workflow gets in a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One signalWithStart."""
+
+    workflow_id: str
+    task_queue: str
+    payload: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Side:
+    """Signals a second, round by round."""
+
+    rates: dict[str, list[float]] = field(default_factory=lambda: {NEW: [], EXISTING: []})
+
+
+def run(*, rounds: int = 7, conversations: int = 40, folder: Path | None = None) -> Report:
+    with files.scratch(folder) as place, servers.temporal_server(place) as target:
+        return asyncio.run(_run(place, target, rounds, conversations))
+
+
+async def _run(place: Path, target: str, rounds: int, conversations: int) -> Report:
+    ours, theirs = _Side(), _Side()
+    client = await Client.connect(target)
+    registry = registry_of(CONSUMERS, quiet="1h", max_wait="1h")
+    polls = Settings().bridge_polls
+    with closing(Database.open(files.fresh(place, "bridge"))) as database:
+        store, stream = SqliteStore(database), SqliteStream(database, system_clock)
+        engine = TemporalEngine(
+            Connection(Address(target=target)),
+            registry,
+            store,
+            system_clock,
+            lane="ours",
+            lease=LEASE,
+            parallel=PARALLEL,
+        )
+        bridge = Bridge(stream, engine, registry.signalled, visibility=LEASE)
+        await engine.ready()
+        for number in range(rounds + 1):
+            for kind, times in ((NEW, 1), (EXISTING, AGAIN)):
+                events = list(_events(conversations, number, times, kind is EXISTING))
+                sides = [
+                    (ours, _bridged(bridge, events, polls)),
+                    (theirs, _bare(client, calls_of(registry, "bare", events))),
+                ]
+                for side, work in sides if number % 2 else reversed(sides):
+                    rate = await work
+                    if number:  # the first round warms up
+                        side.rates[kind].append(rate)
+    burst = await bursts.measured(place, client)
+    return Report(
+        "bridge",
+        (
+            *(figure(f"bridge, {kind}", "signals/s", rates) for kind, rates in ours.rates.items()),
+            *(figure(f"bare client, {kind}", "signals/s", rates) for kind, rates in theirs.rates.items()),
+            *burst.figures,
+        ),
+        (
+            *(
+                ratio(f"bridge / bare client, {kind}", ours.rates[kind], theirs.rates[kind], aim=0.9)
+                for kind in ours.rates
+            ),
+            *burst.ratios,
+        ),
+        {
+            "conversations": conversations,
+            "consumers": list(CONSUMERS),
+            "recordsABatch": BATCH,
+            "batchesAtATime": polls,
+            "callsAtATime": PARALLEL,
+            **burst.facts,
+        },
+    )
+
+
+def registry_of(names: Iterable[str], **policy: Any) -> Registry:
+    async def nothing(turns: TurnWindow, ctx: ReactionContext) -> Stamp:
+        return Stamp()
+
+    registry = Registry()
+    for name in names:
+        registry.add(name, nothing, **policy)
+    return registry
+
+
+def calls_of(registry: Registry, lane: str, events: Iterable[TurnSettled]) -> list[Call]:
+    """What a bare client has to send for these events: one call for each consumer of each."""
+    return [
+        Call(
+            workflow_id=wire.reaction_id(lane, consumer.name, event.conversation_id),
+            task_queue=wire.task_queue(lane),
+            payload=wire.write_signal(wire.Told(wire.terms_of(consumer, LEASE), event.occurred_at, event.immediate)),
+        )
+        for event in events
+        for consumer in registry
+    ]
+
+
+async def signal_with_start(client: Client, call: Call) -> None:
+    await client.start_workflow(
+        wire.REACTION,
+        id=call.workflow_id,
+        task_queue=call.task_queue,
+        start_signal=wire.TURN_SETTLED,
+        start_signal_args=[call.payload],
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+    )
+
+
+async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) -> float:
+    """Batches of the events, so many at a time; signals a second."""
+    deliveries = [_delivery(number, event) for number, event in enumerate(events)]
+    batches = iter([deliveries[start : start + BATCH] for start in range(0, len(deliveries), BATCH)])
+
+    async def poll() -> None:
+        for batch in batches:
+            outcome = await bridge.deliver(batch)
+            assert len(outcome.done) == len(batch)
+            assert not outcome.failed
+
+    watch = Stopwatch()
+    await asyncio.gather(*(poll() for _ in range(polls)))
+    return watch.took(len(events) * len(CONSUMERS)).rate
+
+
+async def _bare(client: Client, calls: Sequence[Call]) -> float:
+    waiting = iter(calls)
+
+    async def caller() -> None:
+        for call in waiting:
+            await signal_with_start(client, call)
+
+    watch = Stopwatch()
+    await asyncio.gather(*(caller() for _ in range(PARALLEL)))
+    return watch.took(len(calls)).rate
+
+
+def _events(conversations: int, number: int, times: int, later: bool) -> Iterator[TurnSettled]:
+    """So many turns of every conversation of a round; all of one turn before the next, so that none merge."""
+    for turn in range(times):
+        for conversation in range(conversations):
+            yield event_of(f"conv-{number:03}-{conversation:06}", later + turn)
+
+
+def event_of(conversation_id: str, turn: int) -> TurnSettled:
+    return make_event(
+        conversation_id=conversation_id,
+        property_id="property-001",
+        origin=Origin.TEXT,
+        channel=Channel.SMS,
+        emitter="worker",
+        occurred_at=datetime(2026, 3, 1, 9, tzinfo=UTC) + timedelta(minutes=turn),
+        flush_mode=FlushMode.DEBOUNCED,
+    )
+
+
+def _delivery(number: int, event: TurnSettled) -> Delivery:
+    return Delivery(Receipt(Queue.MAIN, str(number)), event.conversation_id, event.to_json(), receives=1)
