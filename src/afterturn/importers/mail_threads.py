@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-SAME_SUBJECT_WITHIN = timedelta(days=30)
-
-_REPLY_MARKS = re.compile(r"\s*(?:(?:re|aw|fw|fwd|wg|sv|vs|antw|rv|tr|ref|odp|ynt)\s*(?:\[\d+\])?\s*[::]\s*)+", re.I)
+from afterturn.mail.threading import SAME_SUBJECT_WITHIN, is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +29,6 @@ class Envelope:
     automatic: bool
 
 
-def normal_subject(subject: str) -> str:
-    """A subject without reply marks, in lower case.
-
-    >>> normal_subject("Re: AW: [2] The  boiler")
-    '[2] the boiler'
-    """
-    return " ".join(_REPLY_MARKS.sub("", subject, count=1).casefold().split())
-
-
 def own_addresses(envelopes: Sequence[Envelope]) -> frozenset[str]:
     """Ours, where nobody has said: the senders of what is labelled as sent; else the address that most mails have
     been delivered to; else the one that takes part in most mails. In a tie, whoever was written to first.
@@ -56,11 +44,6 @@ def own_addresses(envelopes: Sequence[Envelope]) -> frozenset[str]:
     by_time = sorted(envelopes, key=lambda e: (e.at, e.start))
     written_to = (address for e in by_time for address in e.recipients if address in leading)
     return frozenset([next(written_to, min(leading))])
-
-
-def is_own(address: str, own: frozenset[str]) -> bool:
-    """Whether an address is ours, by itself or by its domain (``@example.com``)."""
-    return address in own or f"@{address.rpartition('@')[2]}" in own
 
 
 def threads(envelopes: Iterable[Envelope], own: frozenset[str]) -> list[list[Envelope]]:

@@ -20,7 +20,8 @@ from email.utils import getaddresses, parsedate_tz
 from urllib.parse import quote
 
 from .html_text import text_of_html
-from .records import MAX_ATTACHMENTS
+
+MAX_ATTACHMENTS = 50
 
 TROUBLES = (ValueError, LookupError, TypeError, AttributeError, AssertionError, HeaderParseError, RecursionError)
 """What the email package raises at a mail that breaks its expectations, a thousand nested parts included."""
