@@ -1,0 +1,109 @@
+"""A healthy lane as data, and what breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from afterturn.aws.names import LANES, Names
+from afterturn.operations.resources import Place
+from afterturn.operations.wires.compare import audit
+from afterturn.operations.wires.feeds import SOURCE
+from afterturn.operations.wires.runtime import Feed, Finding, Kind, Report, Role, Runtime, Wanted
+
+ACCOUNT = "123456789012"
+REGION = "eu-central-1"
+CLOUD = "eu-central-1.aws.api.temporal.io:7233"
+SECRETS = {"AFTERTURN_TEMPORAL_API_KEY": None}
+
+
+def wanted_of(lane: str, **more: str) -> Wanted:
+    return Wanted(Names.of(lane), Place(REGION, ACCOUNT), **more)
+
+
+def healthy(lane: str) -> tuple[list[Runtime], list[Feed]]:
+    """A lane with everything: web on Vercel, two functions, a worker, and a file for the second one."""
+    base = {
+        "AFTERTURN_PROFILE": "aws",
+        "AFTERTURN_LANE": lane,
+        "AFTERTURN_TABLE": f"afterturn-{lane}",
+        "AFTERTURN_AWS_REGION": REGION,
+        "AFTERTURN_AWS_ACCOUNT": ACCOUNT,
+        "PATH": "/bin",
+    }
+    temporal: dict[str, str | None] = {
+        "AFTERTURN_TEMPORAL_ADDRESS": CLOUD,
+        "AFTERTURN_TEMPORAL_NAMESPACE": f"company-{lane}",
+        **SECRETS,
+    }
+    runtimes = [
+        Runtime(Kind.VERCEL, f"site:{lane}", {**base, "AFTERTURN_EMITTER": "web"}, Role.WEB),
+        Runtime(
+            Kind.LAMBDA,
+            f"afterturn-{lane}-funnel:live",
+            {**base, "AFTERTURN_EMITTER": "inbound-lambda"},
+            Role.INBOUND,
+            region=REGION,
+            qualifier="live",
+        ),
+        Runtime(
+            Kind.LAMBDA,
+            f"afterturn-{lane}-bridge:live",
+            {**base, **temporal},
+            Role.BRIDGE,
+            region=REGION,
+            qualifier="live",
+        ),
+        Runtime(Kind.ECS, f"main/{lane}-worker", {**base, **temporal}, Role.WORKER, region=REGION),
+        Runtime(Kind.DOTENV, ".env", {**base, **temporal, "AFTERTURN_SLOTS": "8"}, Role.WORKER),
+    ]
+    names, place = Names.of(lane), Place(REGION, ACCOUNT)
+    feeds = [
+        Feed(f"afterturn-{lane}-bridge", "live", place.queue_arn(name), enabled=True, partial=True)
+        for name in (names.main, names.direct)
+    ]
+    return runtimes, feeds
+
+
+def other_of(lane: str) -> dict[str, str]:
+    """The same wires as another deployment has them."""
+    other = next(one for one in LANES if one != lane)
+    return {
+        "AFTERTURN_PROFILE": "local",
+        "AFTERTURN_LANE": other,
+        "AFTERTURN_TABLE": f"afterturn-{other}",
+        "AFTERTURN_AWS_REGION": "us-east-1",
+        "AFTERTURN_AWS_ACCOUNT": "210987654321",
+        "AFTERTURN_AWS_ENDPOINT_URL": "http://127.0.0.1:14566",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:14566",
+        "AWS_ENDPOINT_URL_SQS": "http://127.0.0.1:14566",
+        "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:14566",
+        "AFTERTURN_EMITTER": "cli",
+        "AFTERTURN_TEMPORAL_ADDRESS": f"{other}.example:7233",
+        "AFTERTURN_TEMPORAL_NAMESPACE": f"company-{other}",
+    }
+
+
+def with_value(runtime: Runtime, **changes: str | None) -> Runtime:
+    return replace(runtime, environment={**runtime.environment, **changes})
+
+
+def without(runtime: Runtime, *names: str) -> Runtime:
+    left = {name: value for name, value in runtime.environment.items() if name not in names}
+    return replace(runtime, environment=left)
+
+
+def one(report: Report) -> Finding:
+    (finding,) = report.findings
+    return finding
+
+
+def runtime_of(role: Role, **more: str | None) -> Runtime:
+    """The healthy lane's runtime of that role."""
+    found = next(each for each in healthy("prod")[0] if each.role is role)
+    return with_value(found, **more)
+
+
+def alone(runtime: Runtime, **more: str) -> tuple[Finding, ...]:
+    """What is found at a runtime, with nobody to disagree with."""
+    report = audit(wanted_of("prod", **more), [runtime])
+    return tuple(finding for finding in report.findings if finding.kind is not Kind.LANE and finding.wire != SOURCE)
