@@ -17,10 +17,10 @@ from afterturn.model import Attachment, Channel, Direction, Role
 
 
 class Rejected(AfterturnError):
-    """A request that is not answered with success. ``status``: the HTTP status, 4xx.
+    """A request that is not answered with success. ``status``: the HTTP status.
 
     The reason names no content and no secret. 401: no or a wrong signature; 400: what a genuine provider would not
-    send.
+    send; 413: larger than it would; 503: what it takes to check cannot be had now, and the provider has to ask again.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -71,6 +71,7 @@ class Hush(StrEnum):
     BULK = "bulk"
     RECEIPT = "receipt"
     COMPLAINT = "complaint"
+    SPAM = "spam"
     OPT_OUT = "opt-out"
     OWN = "own"
 
@@ -81,6 +82,7 @@ class Arrived:
 
     ``at``: when it was received, whatever the sender's clock says; ``said_at``: what that one says, for show.
     ``album``: what the parts of one message share that come as several. ``extra``: short facts for the record.
+    ``whole``: everything that the message holds, where ``text`` is what remains of it without the quotes below.
     """
 
     channel: Channel
@@ -95,6 +97,7 @@ class Arrived:
     hush: Hush | None = None
     album: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    whole: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +172,19 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Something to be done at the provider, or nothing more will come from it. ``action``: of a fixed vocabulary."""
+
+    source: str
+    action: str
+    reference: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """Genuine, and no turn. ``reason``: a short word of a fixed vocabulary."""
 
     reason: str
 
 
-Arrival = Arrived | Edited | Called | Delivery | Moved | Fetch | Reply | Nothing
+Arrival = Arrived | Edited | Called | Delivery | Moved | Fetch | Reply | Upkeep | Nothing
