@@ -102,12 +102,13 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A message that we have says something else now. It settles nothing."""
+    """A message that we have says something else now, or the same again. It settles nothing."""
 
     provider_id: str
     thread: Thread
     at: datetime
     text: str
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,10 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call, at the state ``state``. ``ended``: nothing more is said; its transcript may still be missing."""
+    """A call, at the state ``state``. ``ended``: nothing more is said; its transcript may still be missing.
+
+    Deliveries come twice and out of order: what has ended never opens again, and utterances only add up.
+    """
 
     provider_id: str
     party: Party
@@ -132,6 +136,7 @@ class Called:
     state: str
     ended: bool
     utterances: tuple[Utterance, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

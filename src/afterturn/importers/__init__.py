@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from afterturn.addresses import check_region
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidInput
 
@@ -97,20 +98,28 @@ def read(
     format: str | None = None,
     own: Collection[str] = (),
     property_id: str | None = None,
+    region: str | None = None,
     clock: Clock = system_clock,
 ) -> Reader:
     """A reader of the file, whose format is detected unless it is named.
 
     ``own``: addresses, numbers, ids or names that are ours, for mail, Telegram and SMS (each format's module says
     what holds without it). ``property_id``: the property of the conversations where the file names none.
+    ``region``: the country (``US``) whose national phone numbers are completed, so that they meet those of webhooks.
 
-    Raises InvalidInput for a file that is missing, empty, unreadable or in no known format, also while reading.
+    Raises InvalidInput for a region that is none, and for a file that is missing, empty, unreadable or in no known
+    format, also while reading.
     """
     path = Path(path)
+    if region is not None:
+        try:
+            check_region(region)
+        except ValueError as error:
+            raise InvalidInput(f"region {error}") from None
     if format is None:
         chosen = detect(path)
     elif format in list(Format):
         chosen = Format(format)
     else:
         raise InvalidInput(f"format {format!r} is not known: {known()}")
-    return Reader(path, chosen, Options(frozenset(own), property_id, clock))
+    return Reader(path, chosen, Options(frozenset(own), property_id, clock, region))

@@ -28,6 +28,7 @@ from typing import Any
 
 from pydantic import Field
 
+from afterturn.addresses import digest
 from afterturn.clock import EPOCH
 from afterturn.model import (
     Conversation,
@@ -40,7 +41,7 @@ from afterturn.model import (
     Turn,
 )
 
-from .records import BadRecord, ImportedConversation, Options, digest, make, time_problem
+from .records import BadRecord, ImportedConversation, Options, make, time_problem
 from .source import Source, json_object
 from .turns import make_turns, thread_order
 

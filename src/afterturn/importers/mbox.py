@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
+from afterturn.addresses import legal_id
 from afterturn.mail.reading import (
     TROUBLES,
     addresses,
@@ -39,7 +40,7 @@ from afterturn.mail.threading import is_own, normal_subject
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
 from .mail_threads import Envelope, own_addresses, threads
-from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, Options, legal_id, make, time_problem
+from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, Options, make, time_problem
 from .source import Source
 from .turns import make_turns, thread_order
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from afterturn.clock import EPOCH, Clock, system_clock
-from afterturn.model import ConversationMeta, Message, Turn, check_id
+from afterturn.model import ConversationMeta, Message, Turn
 
 MAX_PARTICIPANTS = 100
 MAX_ATTACHMENTS = 50
@@ -58,11 +57,13 @@ class Options:
 
     ``own``: addresses, numbers, ids or names that are ours (e-mail also ``@domain``); what they sent is outbound.
     ``property_id``: the property of what is read, where the file names none. ``clock``: what counts as the future.
+    ``region``: the country whose national phone numbers are completed (see :func:`afterturn.addresses.normalise`).
     """
 
     own: frozenset[str] = frozenset()
     property_id: str | None = None
     clock: Clock = system_clock
+    region: str | None = None
 
 
 R = TypeVar("R", bound=BaseModel)
@@ -103,20 +104,6 @@ def from_seconds(seconds: int, options: Options) -> datetime | str:
         return "lies outside the years 1970 to 9999; is it in another unit than seconds?"
     at = EPOCH + timedelta(seconds=seconds)
     return time_problem(at, options) or at
-
-
-def digest(*parts: str) -> str:
-    """32 hexadecimal digits that stand for the parts, the same in every run; takes lone surrogates too."""
-    joined = "\0".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def legal_id(prefix: str, source: str) -> str:
-    """``prefix`` and the source's own id where that makes a legal id, else ``prefix`` and its digest."""
-    try:
-        return check_id(prefix + source.strip()) if source.strip() else prefix + digest(source)
-    except ValueError:
-        return prefix + digest(source)
 
 
 def _first_problem(error: ValidationError) -> str:

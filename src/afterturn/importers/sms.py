@@ -1,7 +1,8 @@
 """The XML of "SMS Backup & Restore" (Android): ``<smses>`` of ``<sms>`` and ``<mms>``.
 
-A conversation is one counterpart's, or one group's: its id is ``sms:`` and the numbers without spaces, dashes, dots
-and parentheses. Numbers are not completed: ``+1 515 822 6442`` and ``515 822 6442`` stay two conversations.
+A conversation is one counterpart's, or one group's: its id is ``sms:`` and the numbers as
+:func:`afterturn.addresses.normalise` writes them. Without a region ``+1 515 822 6442`` and ``515 822 6442`` stay two
+conversations, as the second could be another country's.
 Received is inbound, sent is outbound; drafts and what was never sent (types 3 to 6) are no messages and are passed
 over. Times are milliseconds since 1970. A text message has no id of its own, so its id stands for number, time,
 direction and text, and two that agree in all of them (restored twice) are one. A picture message keeps the id that
@@ -21,6 +22,7 @@ from datetime import datetime
 from urllib.parse import quote
 from xml.parsers import expat
 
+from afterturn.addresses import digest, legal_id, normalise
 from afterturn.errors import InvalidInput
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
@@ -30,9 +32,7 @@ from .records import (
     BadRecord,
     ImportedConversation,
     Options,
-    digest,
     from_millis,
-    legal_id,
     make,
 )
 from .source import Source
@@ -47,8 +47,6 @@ _CHUNK_BYTES = 2**21
 _RECEIVED, _SENT = "1", "2"
 _UNSENT = {"3", "4", "5", "6"}
 _NOT_A_NUMBER = {"", "null", "insert-address-token"}
-_PUNCTUATION = re.compile(r"[\s\-().\u2010-\u2015\u202a-\u202e\u2060-\u2069\u00a0]+")
-_NUMBER = re.compile(r"\+?[0-9*#]+\Z")
 _MILLIS = re.compile(r"[0-9]{1,18}\Z")
 _WANTED = {
     "sms": ("address", "date", "type", "body"),
@@ -79,14 +77,14 @@ class _Thread:
 
 def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
     """Bad records as they are met, then the conversations: only the end of the file is the end of each."""
-    own = frozenset(normalise(number) for number in options.own)
+    own = frozenset(normalise(number, options.region) for number in options.own)
     threads: dict[tuple[str, ...], _Thread] = {}
     for element in _elements(source):
         if isinstance(element, BadRecord):
             yield element
             continue
         message = _sms(element, options) if element.name == "sms" else _mms(element, options)
-        numbers = _counterparts(element, own)
+        numbers = _counterparts(element, own, options.region)
         if message is None:
             continue
         if not isinstance(message, BadRecord) and not numbers:
@@ -100,16 +98,6 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
             thread.messages.append(message)
     for thread in threads.values():
         yield _conversation(thread, options)
-
-
-def normalise(address: str) -> str:
-    """A number without what people put between its digits; a name or an e-mail address only trimmed.
-
-    >>> normalise(" +1 (515) 822-6442"), normalise("My Bank")
-    ('+15158226442', 'My Bank')
-    """
-    packed = _PUNCTUATION.sub("", address)
-    return packed if _NUMBER.match(packed) else address.strip()
 
 
 def _elements(source: Source) -> Iterator[_Element | BadRecord]:
@@ -208,7 +196,7 @@ def _sms(element: _Element, options: Options) -> Message | BadRecord | None:
         return BadRecord(place, f"date: {at}")
     if "body" not in values:
         return BadRecord(place, "body: is missing")
-    number = normalise(values.get("address", ""))
+    number = normalise(values.get("address", ""), options.region)
     name = digest(number, values["date"].strip(), box, values["body"])
     return make(Message, {"id": f"sms-{name}", "text": values["body"], "at": at, **_side(box)}, place)
 
@@ -268,18 +256,18 @@ def _side(box: str) -> dict[str, object]:
     return {"direction": Direction.OUTBOUND, "role": Role.AGENT}
 
 
-def _counterparts(element: _Element, own: frozenset[str]) -> tuple[str, ...]:
+def _counterparts(element: _Element, own: frozenset[str], region: str | None) -> tuple[str, ...]:
     """Who the conversation is with, sorted: the address, or for a group all of them."""
     listed = element.values.get("address", "")
     raw = listed.split("~") if element.name == "mms" else [listed]
-    numbers = _others(raw, own) or _others([entry.get("address", "") for entry in element.addresses], own)
+    everybody = _numbers(raw, region)
+    inside = _numbers([entry.get("address", "") for entry in element.addresses], region)
     # A note to oneself is a conversation too.
-    return tuple(sorted(numbers or _others(raw, frozenset())))
+    return tuple(sorted(everybody - own or inside - own or everybody))
 
 
-def _others(addresses: list[str], own: frozenset[str]) -> set[str]:
-    numbers = {normalise(address) for address in addresses if address.strip().lower() not in _NOT_A_NUMBER}
-    return numbers - own
+def _numbers(addresses: list[str], region: str | None) -> set[str]:
+    return {normalise(address, region) for address in addresses if address.strip().lower() not in _NOT_A_NUMBER}
 
 
 def _present(values: Mapping[str, str], key: str) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from afterturn.addresses import legal_id
 from afterturn.errors import InvalidInput
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
@@ -28,7 +29,6 @@ from .records import (
     ImportedConversation,
     Options,
     from_seconds,
-    legal_id,
     make,
 )
 from .source import Source, json_object

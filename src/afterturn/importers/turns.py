@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from afterturn.addresses import digest
 from afterturn.model import (
     MAX_TURN_BYTES,
     MAX_TURN_MESSAGES,
@@ -13,8 +14,6 @@ from afterturn.model import (
     Message,
     Turn,
 )
-
-from .records import digest
 
 
 def thread_order(messages: Iterable[Message]) -> list[Message]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.importers.helpers import SAMPLES, read_all, texts
+from tests.unit.importers.helpers import NOW, SAMPLES, read_all, texts
 
+from afterturn.addresses import normalise
 from afterturn.errors import InvalidInput
-from afterturn.importers.sms import normalise
+from afterturn.importers import ImportedConversation, read
 from afterturn.importers.xml_repair import LONE_SURROGATE, NOT_UTF8, repair
 from afterturn.model import Direction
 
@@ -222,3 +223,16 @@ def test_elements_nested_a_hundred_thousand_deep_crash_nothing(tmp_path: Path) -
     found, bad = read_all(write(tmp_path, sms("1"), "<a>" * 100_000))
     assert texts(found[0]) == ["1"]
     assert bad
+
+
+def test_with_a_region_national_numbers_are_the_conversation_that_webhooks_lead_to(tmp_path: Path) -> None:
+    spelt = ["+15158226442", "15158226442", "(515) 822-6442", "12345", "ACME"]
+    path = write(tmp_path, *(sms(str(number), address=address) for number, address in enumerate(spelt)))
+    found = [c for c in read(path, region="US", clock=lambda: NOW) if isinstance(c, ImportedConversation)]
+    assert [(c.meta.id, texts(c)) for c in found] == [
+        ("sms:+15158226442", ["0", "1", "2"]),
+        ("sms:12345", ["3"]),
+        ("sms:ACME", ["4"]),
+    ]
+    with pytest.raises(InvalidInput, match="region 'usa'"):
+        read(path, region="usa")
