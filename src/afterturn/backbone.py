@@ -11,7 +11,7 @@ from datetime import timedelta
 from afterturn import telemetry
 from afterturn.bridge.bridge import Bridge, wait_any
 from afterturn.clock import Clock
-from afterturn.config import Settings
+from afterturn.config import Profile, Settings
 from afterturn.errors import StoreError, StreamUnavailable
 from afterturn.inbox import Inbox
 from afterturn.ledger.ledger import Ledger
@@ -24,6 +24,9 @@ from afterturn.stream.port import Queue, Stream
 
 BRIDGE_BATCH = 200
 """Records that the bridge takes at a time, where the stream does not allow fewer only."""
+
+REGISTRATIONS_KEPT = timedelta(seconds=20)
+"""By the inbox, where the store is beyond a network: so a page is one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Backbone:
         self.store = store
         self.stream = stream
         self.engine = engine
-        self.inbox = Inbox(store, clock)
+        kept = timedelta(0) if settings.profile is Profile.EMBEDDED else REGISTRATIONS_KEPT
+        self.inbox = Inbox(store, clock, registrations_kept=kept)
         self.ledger = Ledger(store, stream, clock, emitter)
         self._settler = Settler(store, stream, clock, emitter)
         self._runner = runner

@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.inbox.query import InboxQuery, Page, Row, matches, property_ids, row_of
 from afterturn.model import Conversation
-from afterturn.store.port import Range, Reader, RecencyKey
+from afterturn.store.port import Range, Reader, RecencyKey, Registration
 from afterturn.store.reads import key_of
 
 _LARGEST_READ = 1_000
 
 
 class Inbox:
-    """The read side of the store, as operators ask it."""
+    """The read side of the store, as operators ask it.
 
-    def __init__(self, store: Reader, clock: Clock) -> None:
+    ``registrations_kept``: how long a read of the registered consumers serves further pages; a store beyond a network
+    takes a request for it.
+    """
+
+    def __init__(self, store: Reader, clock: Clock, *, registrations_kept: timedelta = timedelta(0)) -> None:
         self._store = store
         self._clock = clock
+        self._kept = registrations_kept
+        self._known: tuple[datetime, Mapping[str, Registration]] | None = None
 
     async def page(self, query: InboxQuery, cursor: str | None = None) -> Page:
         """One page. The same query with the page's ``next_cursor`` goes on below the last row that was returned.
 
         Raises InvalidCursor, and InvalidQuery for a consumer that is not registered.
         """
-        registrations = await self._store.registrations()
-        for name in (*query.owed, *query.failed):
-            if name != "any" and name not in registrations:
+        asked = [name for name in (*query.owed, *query.failed) if name != "any"]
+        registrations = await self._registrations(asked)
+        for name in asked:
+            if name not in registrations:
                 raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
         fingerprint = query.fingerprint()
         start = None if cursor is None else decode(cursor, fingerprint)
@@ -67,7 +74,18 @@ class Inbox:
     async def row(self, conversation_id: str) -> Row | None:
         """One conversation as the inbox would show it."""
         conversation = await self._store.conversation(conversation_id)
-        return None if conversation is None else row_of(conversation, await self._store.registrations())
+        return None if conversation is None else row_of(conversation, await self._registrations())
+
+    async def _registrations(self, asked: Collection[str] = ()) -> Mapping[str, Registration]:
+        """Those that were kept, as long as they have every name that is asked for: else it may be a new one."""
+        now = self._clock()
+        if self._known is not None:
+            at, known = self._known
+            if timedelta(0) <= now - at < self._kept and known.keys() >= set(asked):
+                return known
+        found = await self._store.registrations()
+        self._known = now, found
+        return found
 
 
 def read_size(missing: int, scanned: int, passed: int, budget: int) -> int:
@@ -119,7 +137,7 @@ class _Merged:
 
         A row that moves from one part to another between two reads is met twice, and given once.
         """
-        share = -(-limit // len(self._parts))
+        share = -(-limit // len(self._parts)) + 1  # one row more says whether there is a next page, without a request
         rows: list[Conversation] = []
         while len(rows) < limit:
             for part in self._parts:
