@@ -67,6 +67,12 @@ def test_the_shipped_consumers_judge_by_rules_without_loading_a_model() -> None:
     assert "afterturn.consumers.llm" not in loaded
 
 
+def test_the_function_of_the_bridge_loads_a_temporal_client_and_no_worker() -> None:
+    loaded = loaded_by("import afterturn.build.lambda_bridge")
+    assert "temporalio.client" in loaded
+    assert not loaded & {"temporalio.worker", "afterturn.build.aws", "afterturn.build.embedded", "sqlite3", "httpx"}
+
+
 @pytest.mark.parametrize("protocol", HALVES)
 def test_a_room_takes_no_more_of_a_port_than_it_needs(protocol: str) -> None:
     takers = {

@@ -9,7 +9,7 @@ LANES = ("prod", "preview", "dev")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of one lane's table, queues and alarm topic. Everything that a lane owns carries its name."""
+    """What one lane owns, by name: table, queues, functions, alarm topic. Everything carries the name of the lane."""
 
     lane: str
     table: str
@@ -37,6 +37,10 @@ class Names:
     @property
     def direct_dead(self) -> str:
         return dead_letters_of(self.direct)
+
+    def function(self, part: str) -> str:
+        """The Lambda function that is the lane's ``bridge`` or ``funnel``."""
+        return f"{self.prefix}-{part}"
 
     @property
     def topic(self) -> str:

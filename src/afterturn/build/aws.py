@@ -11,7 +11,9 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
+from afterturn.build.emit import access_of
 from afterturn.build.policy import policy_of
+from afterturn.build.signalling import address_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra
@@ -32,14 +34,7 @@ SQS_BATCH = 10
 @asynccontextmanager
 async def open_aws(settings: Settings, registry: Registry, clock: Clock) -> AsyncIterator[Backbone]:
     """The profile in an AWS account: table and queues of the lane, credentials as with every AWS tool."""
-    access = Access(region=settings.aws_region, endpoint=settings.aws_endpoint_url)
-    key = settings.temporal_api_key
-    address = Address(
-        target=settings.temporal_address,
-        namespace=settings.temporal_namespace,
-        api_key=None if key is None else key.get_secret_value(),
-    )
-    async with open_production(settings, registry, clock, access, address) as backbone:
+    async with open_production(settings, registry, clock, access_of(settings), address_of(settings)) as backbone:
         yield backbone
 
 
