@@ -227,3 +227,12 @@ def test_a_live_turn_and_history_join(db: Path, tmp_path: Path) -> None:
     call("import", write_lines(tmp_path / "c.jsonl", [line("c-1", messages=4)]))
     shown = call("show", "c-1", "--json").json
     assert [one["id"] for one in shown["messages"]] == ["m-1", "m-2", "m-3", "m-4", "m-9"]
+
+
+def test_a_limit_counts_conversations_and_the_rest_comes_in_later(db: Path, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "all.jsonl", ["{not json", *(line(f"c-{number}") for number in range(5))])
+    done = call("import", path, "--limit", "2", "--json")
+    assert done.code == 1
+    assert done.json["conversations"] == {"found": 2, "new": 2, "known": 0}
+    assert len(done.json["bad"]) == 1
+    assert call("import", path, "--json").json["conversations"] == {"found": 5, "new": 3, "known": 2}

@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,10 @@ from afterturn.demo import sample
 from afterturn.local import ministack
 from afterturn.local.ports import HOST, free_port, is_free
 
-CONVERSATIONS = 8
+CONVERSATIONS = 85
+"""In the demo's sample."""
+DIALOGUES = ROOT.parent / "shared" / "data" / "dialogues-dev.jsonl.gz"
+IMPORTED = 200
 PORTS = ("AFTERTURN_LOCAL_AWS_PORT", "AFTERTURN_LOCAL_TEMPORAL_PORT", "AFTERTURN_LOCAL_TEMPORAL_UI_PORT")
 
 
@@ -50,13 +52,13 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
 def test_it_does_what_the_embedded_profile_does_and_keeps_it(
     local: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demo, with less of its sample, on each; what commands tell then is the same, with servers started anew.
+    """The demo on each; what commands tell then is the same, with servers started anew.
 
     They use the servers of ``up``, which also reacts to what they settle. Its interrupt goes to all of its process
     group, as a terminal's does.
     """
     now = datetime.now(UTC)
-    monkeypatch.setattr("afterturn.cli.demo.sample", lambda _: islice(sample(now), CONVERSATIONS))
+    monkeypatch.setattr("afterturn.cli.demo.sample", lambda _: sample(now))
     embedded = ("--profile", "embedded", "--db", tmp_path / "embedded.db")
     for options in ((), embedded):
         done = call(*options, "demo")
@@ -83,6 +85,20 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
         _, err = running.communicate(timeout=60)
         assert running.returncode == 0, err.decode()
         assert b"Stopped. 0 events in the stream, 0 reactions waiting" in err
+    assert_all_is_stopped(local)
+
+
+@pytest.mark.skipif(not DIALOGUES.exists(), reason="needs the dialogues of ../shared")
+@pytest.mark.timeout(900)
+def test_history_comes_in_and_nothing_of_it_is_owed(local: Mapping[str, str]) -> None:
+    """200 real dialogues through DynamoDB, SQS and Temporal; each command has servers of its own time."""
+    done = call("import", DIALOGUES, "--limit", IMPORTED, "--json")
+    assert done.code == 0, done.err
+    assert done.json["conversations"] == {"found": IMPORTED, "new": IMPORTED, "known": 0}
+    done = call("drain", "--now", "--json")
+    assert done.code == 0, done.err
+    done = call("audit", "--grace", "0s", "--json")
+    assert (done.code, done.json["checked"], done.json["owed"], done.json["failed"]) == (0, IMPORTED, 0, 0)
     assert_all_is_stopped(local)
 
 

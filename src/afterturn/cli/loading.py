@@ -133,6 +133,19 @@ class Loader:
         self._on_bad(record)
 
 
+def first(found: Iterator[Found], limit: int | None) -> Iterator[Found]:
+    """Up to so many conversations, and the bad records among them; everything where there is no limit."""
+    if limit is None:
+        yield from found
+        return
+    conversations = 0
+    for one in found:
+        yield one
+        conversations += isinstance(one, ImportedConversation)
+        if conversations == limit:
+            return
+
+
 def _take(found: Iterator[Found]) -> tuple[list[Found], bool, InvalidInput | None]:
     """The next few, whether there may be more, and what made the reader stop."""
     batch: list[Found] = []

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from afterturn.app import App
 from afterturn.cli.exits import Exit, exit_of
 from afterturn.cli.interrupts import interruptible
-from afterturn.cli.loading import Loader, Tally
+from afterturn.cli.loading import Loader, Tally, first
 from afterturn.cli.options import (
     AppName,
     Db,
@@ -63,6 +63,10 @@ def import_(
         str | None,
         typer.Option("--property", metavar="ID", help="The property of the conversations where the file names none."),
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Only the first so many conversations, to see how they come in."),
+    ] = None,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
@@ -81,7 +85,7 @@ def import_(
     reader = read(path, format=format_, own=own or (), property_id=property_id)
     with reader:
         tally, interrupted, problem = asyncio.run(
-            _import(app_of(ctx, app), cli_settings(ctx, db), reader, quiet=json_),
+            _import(app_of(ctx, app), cli_settings(ctx, db), reader, limit, quiet=json_),
         )
     if json_:
         write_json({**tally.to_json(), "format": reader.format.value, "interrupted": interrupted})
@@ -108,7 +112,7 @@ def _check_property(text: str) -> None:
 
 
 async def _import(
-    app: App, settings: Settings, reader: Reader, *, quiet: bool
+    app: App, settings: Settings, reader: Reader, limit: int | None, *, quiet: bool
 ) -> tuple[Tally, bool, AfterturnError | None]:
     """What came in, whether a signal stopped it, and the error that did."""
     shown = 0
@@ -125,7 +129,7 @@ async def _import(
         loader = Loader(backbone, on_bad)
         stop = asyncio.Event()
         problem: AfterturnError | None = None
-        loading = asyncio.create_task(loader.load(reader, stop))
+        loading = asyncio.create_task(loader.load(first(reader, limit), stop))
         with interruptible(stop.set, loading.cancel) as received:
             try:
                 async with _progress(reader, loader.tally):
