@@ -15,7 +15,7 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message as MailMessage
 from email.parser import BytesParser
-from email.policy import compat32
+from email.policy import Compat32
 from email.utils import getaddresses, parsedate_tz
 from urllib.parse import quote
 
@@ -35,6 +35,17 @@ _FROM_DATE = re.compile(
 _MAX_HTML_CHARS = 4_000_000
 _MAX_WORDS_CHARS = 10_000
 """Encoded words are looked for in so much of a header; the search takes the square of it."""
+_MAX_STRUCTURE_CHARS = 4_000
+"""So much of a header is looked at that says how a part is built; its parameters take the square of it, or worse."""
+
+
+class _Bounded(Compat32):
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_MAX_STRUCTURE_CHARS] if name.lower().startswith("content-") else value
+
+
+_BOUNDED = _Bounded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,7 @@ class Content:
 
 def parse_mail(data: bytes, *, headers_only: bool = False) -> MailMessage:
     """The mail's parts as they stand; headers keep their raw bytes."""
-    return BytesParser(policy=compat32).parsebytes(data, headersonly=headers_only)
+    return BytesParser(policy=_BOUNDED).parsebytes(data, headersonly=headers_only)
 
 
 def raw_header(mail: MailMessage, name: str) -> str:

@@ -1,0 +1,35 @@
+"""When two machines answer each other: where it stops, whatever their headers say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """No more than ``answers`` within ``span``."""
+
+    answers: int
+    span: timedelta
+
+
+CAPS = (
+    Cap(4, timedelta(minutes=1)),
+    Cap(10, timedelta(minutes=15)),
+    Cap(20, timedelta(hours=2)),
+    Cap(50, timedelta(days=1)),
+)
+"""A person who writes quickly stays below each of them; a machine meets the first one within a minute."""
+
+
+def held_until(answered: Iterable[datetime], now: datetime, caps: Sequence[Cap] = CAPS) -> datetime | None:
+    """From when on one more automatic answer may go out; None: now.
+
+    ``answered``: when automatic answers went to the same correspondent, in any order.
+    """
+    times = sorted(answered, reverse=True)
+    free = [times[cap.answers - 1] + cap.span for cap in caps if len(times) >= cap.answers]
+    held = [at for at in free if at > now]
+    return max(held, default=None)
