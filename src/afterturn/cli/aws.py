@@ -91,6 +91,8 @@ index = typer.Typer(help="One index of the table.", no_args_is_help=True)
 layout = typer.Typer(help="How the recency index is spread over partitions.", no_args_is_help=True)
 app.add_typer(index, name="index")
 app.add_typer(layout, name="layout")
+lanes = typer.Typer(help="The runtimes of a lane.", no_args_is_help=True)
+app.add_typer(lanes, name="lane")
 
 
 @app.command()
@@ -284,6 +286,78 @@ def layout_change(
         rate=rate,
         page=page,
         timeout=_seconds("--timeout", timeout),
+        json_=json_,
+    )
+
+
+@lanes.command("audit")
+def lane_audit(
+    ctx: typer.Context,
+    functions: Annotated[
+        list[str] | None,
+        typer.Option("--lambda", metavar="NAME[:ALIAS][=ROLE]", help="A function, besides the lane's own. Repeatable."),
+    ] = None,
+    services: Annotated[
+        list[str] | None,
+        typer.Option("--ecs", metavar="CLUSTER/SERVICE[:CONTAINER][=ROLE]", help="An ECS service. Repeatable."),
+    ] = None,
+    projects: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vercel",
+            metavar="PROJECT[:TARGET][=ROLE]",
+            help="A Vercel project (VERCEL_TOKEN); the target is the lane's where none is named. Repeatable.",
+        ),
+    ] = None,
+    files: Annotated[
+        list[str] | None, typer.Option("--dotenv", metavar="PATH[=ROLE]", help="A dotenv file. Repeatable.")
+    ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(
+            "--vercel-team",
+            metavar="TEAM",
+            envvar="VERCEL_ORG_ID",
+            show_envvar=False,
+            help="The team of the projects, by id or slug (VERCEL_ORG_ID).",
+        ),
+    ] = None,
+    vercel_url: Annotated[
+        str, typer.Option("--vercel-url", metavar="URL", help="Where the API of Vercel is.")
+    ] = "https://api.vercel.com",
+    temporal_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The lane's Temporal (AFTERTURN_TEMPORAL_ADDRESS).")
+    ] = None,
+    temporal_namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its namespace (AFTERTURN_TEMPORAL_NAMESPACE).")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", metavar="", help="Exit 3 also where a value, not a secret's, cannot be read.")
+    ] = False,
+    json_: Json = False,
+    lane: LaneName = None,
+    table: Table = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    account: Account = None,
+) -> None:
+    """Compare what each runtime is really configured with to what the lane wants. Exits 3 on a missing or crossed wire.
+
+    It looks at the lane's own functions and at what is named. A role is web, inbound-lambda, bridge, worker, or up
+    (bridge and worker in one). Nothing is written, and no secret is read.
+    """
+    from afterturn.cli import aws_lanes  # noqa: PLC0415 - slow to load
+
+    settings = settings_of(ctx, None, temporal_address=temporal_address, temporal_namespace=temporal_namespace)
+    said = settings.model_fields_set
+    aws_lanes.audit(
+        _whose(ctx, lane, table, region, endpoint, account),
+        {"lambda": functions or (), "ecs": services or (), "vercel": projects or (), "dotenv": files or ()},
+        temporal_address=settings.temporal_address if "temporal_address" in said else None,
+        temporal_namespace=settings.temporal_namespace if "temporal_namespace" in said else None,
+        team=team,
+        vercel_url=vercel_url,
+        strict=strict,
         json_=json_,
     )
 

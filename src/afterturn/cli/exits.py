@@ -37,7 +37,7 @@ HELP = {
     Exit.OK: "done",
     Exit.FAILED: "some records were bad, or something failed; the rest is in",
     Exit.USAGE: "wrong usage or bad input; nothing was written",
-    Exit.OWED: "reactions are owed, have failed, or lie in the dead letters; or an index has drifted",
+    Exit.OWED: "reactions are owed, failed, or lie in the dead letters; an index drifted; a wire is crossed or missing",
     Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign)",
     Exit.INTERRUPTED: "stopped by Ctrl-C; running it again goes on",
     Exit.CLOSED: "whoever read the output went away",

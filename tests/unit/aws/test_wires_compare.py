@@ -96,7 +96,7 @@ class TestAnyCrossedWire:
         crossed, missing = sorted(findings, key=lambda each: each.fault)
         assert (crossed.fault, missing.fault) == (Fault.CROSSED, Fault.MISSING)
         assert {each.runtime for each in findings} == {f"afterturn-{lane}-bridge:live"}
-        assert crossed.found in source
+        assert str(crossed.found) in source
         assert missing.wanted == (names.main if first else names.direct)
 
 
