@@ -1,99 +1,23 @@
-"""`aws deploy` and `aws rollback` against the emulator, which runs the functions and calls them for queues."""
+"""`aws deploy bridge` against the emulator, which runs the function and calls it for the queues."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from tests.contract.reactions.temporal_servers import Server, dev_server
 from tests.contract.stream import publish
-from tests.emulator import access, emulator, session  # noqa: F401
-from tests.faults.deploying import APP, ROLE, aws, environment, small_zip
-
-from afterturn.aws.names import Names
-from afterturn.aws.session import Access, open_client
-from afterturn.clock import system_clock
-from afterturn.operations.account import Account, open_account
-from afterturn.operations.provision import carry_out, plan_lane
-from afterturn.stream.sqs import SqsStream, find_queues, open_stream
-
-DEV = Names.of("dev")
-BRIDGE = DEV.function("bridge")
-
-
-@pytest.fixture(scope="module")
-def temporal() -> Iterator[Server]:
-    with dev_server() as server:
-        yield server
-
-
-@dataclass
-class Rig:
-    """A lane that is provisioned, and the shell of whoever deploys to it."""
-
-    account: Account
-    functions: Any
-    stream: SqsStream
-    temporal: str
-    folder: Path
-
-    async def deploy(self, *words: object, zip_: Path | None = None) -> Any:
-        """In a thread, since the command brings a loop of its own."""
-        given = zip_ or small_zip(self.folder / "one.zip")
-        return await asyncio.to_thread(aws, "deploy", "bridge", "--zip", given, *words)
-
-    async def rollback(self, *words: object) -> Any:
-        return await asyncio.to_thread(aws, "rollback", "bridge", *words)
-
-    async def serving(self) -> str | None:
-        try:
-            answer = await self.functions.get_alias(FunctionName=BRIDGE, Name="live")
-        except self.functions.exceptions.ResourceNotFoundException:
-            return None
-        return str(answer["FunctionVersion"])
-
-    async def versions(self) -> list[str]:
-        answer = await self.functions.list_versions_by_function(FunctionName=BRIDGE)
-        return [one["Version"] for one in answer["Versions"] if one["Version"] != "$LATEST"]
-
-    async def drained(self) -> None:
-        for _ in range(300):
-            depth = await self.stream.depth()
-            if not depth.main and not depth.direct:
-                assert not depth.dead
-                return
-            await asyncio.sleep(0.1)
-        raise AssertionError("records are left")
-
-    async def started(self, consumer: str, conversation: str) -> bool:
-        client = await Client.connect(self.temporal)
-        described = await client.get_workflow_handle(f"dev/{consumer}/{conversation}").describe()
-        return described.status is not None
-
-
-@pytest.fixture
-async def rig(
-    access: Access,  # noqa: F811
-    session: Any,  # noqa: F811
-    temporal: Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Rig]:
-    for name, value in environment(access, temporal.target).items():
-        monkeypatch.setenv(name, value)
-    async with AsyncExitStack() as stack:
-        account = await stack.enter_async_context(open_account(access, session=session))
-        await carry_out(account, DEV, await plan_lane(account, DEV))
-        functions = await stack.enter_async_context(open_client("lambda", access, session))
-        queues = await find_queues(access, DEV, session=session)
-        stream = await stack.enter_async_context(open_stream(access, queues, system_clock, session=session))
-        yield Rig(account, functions, stream, temporal.target, tmp_path)
+from tests.faults.deploying import (  # noqa: F401
+    ROLE,
+    Rig,
+    access,
+    emulator,
+    handler_zip,
+    open_rig,
+    session,
+    small_zip,
+    temporal_server,
+)
 
 
 class TestBridge:
@@ -110,17 +34,117 @@ class TestBridge:
 
     async def test_run_again_it_changes_nothing(self, rig: Rig) -> None:
         assert (await rig.deploy("--role", ROLE, "--json")).json["version"] == "1"
+        writes = rig.writes()
         again = await rig.deploy("--json")
         assert (again.code, again.json["changes"], again.json["version"]) == (0, 0, "1")
         assert {step["action"] for step in again.json["steps"]} == {"unchanged"}
         assert await rig.versions() == ["1"]
+        await rig.bring(rig.folder / "one.zip")
+        assert writes == []
 
-    async def test_other_code_becomes_a_version_of_its_own_that_serves(self, rig: Rig) -> None:
+    async def test_a_dry_run_tells_and_does_nothing(self, rig: Rig) -> None:
+        for _ in range(2):
+            done = await rig.deploy("--role", ROLE, "--dry-run", "--json")
+            assert (done.code, done.json["dryRun"], done.json["version"]) == (0, True, None)
+            assert [step["kind"] for step in done.json["steps"]] == ["function", "version", "alias", *["mapping"] * 2]
+            assert {step["action"] for step in done.json["steps"]} == {"create"}
+        assert "nothing was done" in (await rig.deploy("--role", ROLE, "--dry-run")).err
+
+    async def test_other_code_and_other_variables_become_versions_of_their_own(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         await rig.deploy("--role", ROLE)
-        done = await rig.deploy("--json", zip_=small_zip(rig.folder / "two.zip", "two"))
+        two = small_zip(rig.folder / "two.zip", "two")
+        done = await rig.deploy("--json", zip_=two)
         assert done.code == 0, done.err
         assert (done.json["version"], await rig.serving()) == ("2", "2")
         assert "version 2 passed its smoke check" in done.err
+        monkeypatch.setenv("AFTERTURN_LEASE", "45s")
+        monkeypatch.setenv("AFTERTURN_TEMPORAL_API_KEY", "hush")
+        told = await rig.deploy("--dry-run", zip_=two)
+        assert "variable AFTERTURN_LEASE: None -> set" in told.out
+        assert "hush" not in told.out + told.err
+        monkeypatch.delenv("AFTERTURN_TEMPORAL_API_KEY")  # with a key goes TLS, which the server here has not
+        assert (await rig.deploy("--json", zip_=two)).json["version"] == "3"
+        monkeypatch.delenv("AFTERTURN_LEASE")
+        assert (await rig.deploy("--json", zip_=two)).json["changes"] == 0
+        assert (await rig.deploy("--json", "--unset", "AFTERTURN_LEASE", zip_=two)).json["version"] == "4"
         await publish(rig.stream, "c1@1")
         await rig.drained()
         assert await rig.started("keys", "c1")
+
+    async def test_a_version_that_fails_its_smoke_check_does_not_serve(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await rig.deploy("--role", ROLE)
+        apps = {
+            "importing keys_app failed": "raise RuntimeError('broken')",
+            "declares no consumer": "from afterturn import App; app = App(shipped=False)",
+        }
+        bad = {problem: small_zip(rig.folder / f"{len(problem)}.zip", app=app) for problem, app in apps.items()}
+        answers = {
+            "does not answer the probe": "return {'batchItemFailures': []}",
+            "its lane is 'preview' in place of 'dev'": "return {'lane': 'preview', 'table': 'afterturn-dev'}",
+            "no way": "raise RuntimeError('no way')",
+        }
+        bad |= {
+            problem: handler_zip(rig.folder / f"h{len(problem)}.zip", "bridge", code)
+            for problem, code in answers.items()
+        }
+        for problem, zip_ in bad.items():
+            done = await rig.deploy(zip_=zip_)
+            assert (done.code, done.out) == (1, ""), problem
+            assert "failed its smoke check" in done.err
+            assert problem in done.err
+            assert await rig.serving() == "1"
+        monkeypatch.setenv("AFTERTURN_TEMPORAL_ADDRESS", "127.0.0.1:1")
+        done = await rig.deploy()
+        assert done.code == 1
+        assert "Temporal does not answer it" in done.err
+        await publish(rig.stream, "c1@1")
+        await rig.drained()
+        assert await rig.serving() == "1"
+        assert await rig.started("keys", "c1")
+
+    async def test_killed_after_any_write_the_old_version_serves_and_a_second_run_makes_the_rest(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each run here dies as soon as one write is done, before it hears of that."""
+
+        class Killed(Exception):
+            pass
+
+        def die(model: Any, **_: Any) -> None:
+            if not model.name.startswith(("Get", "List", "Invoke")):
+                made.append(model.name)
+                raise Killed
+
+        async def served_after_each(zip_: Path) -> list[str | None]:
+            rig.functions.meta.events.register("after-call.lambda", die)
+            served = []
+            while True:
+                try:
+                    await rig.bring(zip_)
+                except Killed:
+                    served.append(await rig.serving())
+                else:
+                    rig.functions.meta.events.unregister("after-call.lambda", die)
+                    return served
+
+        made: list[str] = []
+        assert await served_after_each(small_zip(rig.folder / "one.zip")) == [None, None, "1", "1", "1"]
+        assert made == ["CreateFunction", "PublishVersion", "CreateAlias", *["CreateEventSourceMapping"] * 2]
+        made.clear()
+        monkeypatch.setenv("AFTERTURN_LEASE", "45s")
+        assert await served_after_each(small_zip(rig.folder / "two.zip", "two")) == ["1", "1", "1", "2"]
+        assert made == ["UpdateFunctionCode", "UpdateFunctionConfiguration", "PublishVersion", "UpdateAlias"]
+        assert await rig.versions() == ["1", "2"]
+
+    async def test_it_is_sent_through_a_bucket_where_one_is_named(self, rig: Rig) -> None:
+        await rig.account.clients["s3"].create_bucket(Bucket="zips")
+        done = await rig.deploy("--role", ROLE, "--bucket", "zips", "--json")
+        assert (done.code, done.json["version"]) == (0, "1"), done.err
+        missing = await rig.deploy("--bucket", "nobodys", zip_=small_zip(rig.folder / "two.zip", "two"))
+        assert missing.code == 2
+        assert "no such bucket" in missing.err
+        assert await rig.serving() == "1"

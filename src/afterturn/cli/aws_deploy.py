@@ -132,7 +132,7 @@ async def _deploy(lane: Whose, part: Part, make: Make, way: Way) -> None:
         planned = plan(wanted, found, function_arn(account, wanted.name))
         serving, url = found.serving, None
         if not way.dry_run:
-            patience = Patience(way.timeout, every=1)
+            patience = Patience(way.timeout, every=2)
             serving = await carrying.carry_out(
                 account, wanted, found, planned, made, bucket=way.bucket, patience=patience, heard=note
             )

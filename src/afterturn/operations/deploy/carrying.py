@@ -35,7 +35,7 @@ async def carry_out(
 
     Raises AfterturnError where the new version fails its smoke check: then the alias has not moved.
     """
-    patience = patience or Patience(timeout=300, every=1)
+    patience = patience or Patience(timeout=300, every=2)
     await _bring_function(account, wanted, plan, archive, bucket, patience, heard)
     version = plan.version.subject
     if version is None:
@@ -108,7 +108,7 @@ async def _code(account: Account, wanted: Wanted, archive: Archive, bucket: str 
 
 async def _ready(account: Account, name: str, patience: Patience, version: str = "$LATEST") -> None:
     """Wait until Lambda has done what it was told. Raises StoreError where it failed, or time runs out."""
-    begun = patience.clock()
+    begun, pause = patience.clock(), patience.every / 16
     while True:
         with told(f"function {name}"):
             there = await functions(account).get_function_configuration(FunctionName=name, Qualifier=version)
@@ -123,7 +123,8 @@ async def _ready(account: Account, name: str, patience: Patience, version: str =
                 f"function {name} is not ready after {patience.timeout:.0f} s (state {state}, update {update}); AWS "
                 "goes on: run it again to wait on"
             )
-        await patience.sleep(patience.every)
+        await patience.sleep(pause)
+        pause = min(pause * 2, patience.every)
 
 
 async def _publish(account: Account, wanted: Wanted, patience: Patience) -> str:

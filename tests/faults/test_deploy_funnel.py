@@ -1,0 +1,41 @@
+"""`aws deploy funnel` against the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tests.faults.deploying import (  # noqa: F401
+    DEV,
+    ROLE,
+    Rig,
+    access,
+    aws,
+    emulator,
+    handler_zip,
+    open_rig,
+    session,
+    temporal_server,
+)
+
+
+class TestFunnel:
+    async def test_it_is_called_at_a_url_that_stays_the_same(self, rig: Rig) -> None:
+        answer = 'return {"lane": "dev", "table": "afterturn-dev"}'
+        for note in ("one", "two"):
+            zip_ = handler_zip(rig.folder / f"{note}.zip", "funnel", f"{answer}  # {note}")
+            done = await asyncio.to_thread(
+                aws, "deploy", "funnel", "--zip", zip_, "--json", "--role", ROLE, "--app", "keys_app:app"
+            )
+            assert done.code == 0, done.err
+            assert done.json["url"].startswith("https://")
+        assert done.json["version"] == "2"
+        name = DEV.function("funnel")
+        policy = await rig.functions.get_policy(FunctionName=name, Qualifier="live")
+        statements = json.loads(policy["Policy"])["Statement"]
+        assert [one["Action"] for one in statements] == ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"]
+        there = await rig.functions.get_function_configuration(FunctionName=name)
+        given = there["Environment"]["Variables"]
+        assert given["AFTERTURN_EMITTER"] == "inbound-lambda"
+        assert not [key for key in given if "TEMPORAL" in key]
+        assert (await rig.functions.list_event_source_mappings())["EventSourceMappings"] == []
