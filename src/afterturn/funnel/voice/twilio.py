@@ -1,0 +1,55 @@
+"""Twilio's accounts of a call: its states, and the transcript of a message that was spoken on tape.
+
+The signature is the one of messages: :func:`afterturn.funnel.twilio.verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from afterturn.funnel.arrivals import Arrival, Nothing, Request
+from afterturn.funnel.reading import facts, from_mail_date, label
+from afterturn.funnel.twilio import fields, verify
+
+from .calls import Said, called
+
+__all__ = ["read", "verify"]
+
+
+def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+    """A call, or nothing. ``region``: see :func:`afterturn.addresses.normalise`."""
+    form = fields(request)
+    if not form.get("CallSid"):
+        return (Nothing("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
+    text = form.get("TranscriptionText", "")
+    state = "completed" if text else (form.get("CallStatus") or form.get("DialCallStatus") or "").lower()
+    if not state:
+        return (Nothing("call-detail"),)
+    ours, theirs = form.get("To", ""), form.get("From", "")
+    if form.get("Direction", "").startswith("outbound"):
+        ours, theirs = theirs, ours
+    return (
+        called(
+            call_id=form["CallSid"],
+            customer=theirs,
+            account=ours,
+            region=region,
+            at=now,
+            state=state,
+            said=[Said("customer", text, key=label(form.get("TranscriptionSid")) or "tape")] if text else [],
+            spoken_from=from_mail_date(form.get("Timestamp"), now),
+            extra=_facts(form),
+            request=request,
+        ),
+    )
+
+
+def _facts(form: Mapping[str, str]) -> dict[str, str]:
+    """``CallDuration`` counts seconds; ``Duration`` is in minutes, for the bill."""
+    seconds = form.get("CallDuration", "")
+    return facts(
+        seconds=seconds if seconds.isdecimal() else "",
+        recording=form.get("RecordingUrl"),
+        reason=label(form.get("SipResponseCode")),
+    )
