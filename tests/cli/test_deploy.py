@@ -1,0 +1,90 @@
+"""What `aws deploy` builds, and how it refuses what makes no sense, with no account in reach."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.cli.command import call
+
+IMPORTED = """
+import asyncio, json, sys
+sys.path[:] = [sys.argv[1], *sys.path]
+import afterturn.build.lambda_bridge
+from afterturn.aws.session import Access, open_client
+
+async def opened():
+    for service in ("dynamodb", "sqs", "sts"):
+        async with open_client(service, Access(region="us-east-1", access_key="a", secret_key="b")):
+            pass
+
+asyncio.run(opened())
+foreign = [m for m in sys.modules.values() if "site-packages" in (getattr(m, "__file__", None) or "")]
+print(json.dumps([sorted({m.__name__ for m in foreign}), afterturn.__file__]))
+"""
+"""In an interpreter that finds nothing but the zip's content and the standard library."""
+
+
+def test_the_zip_has_everything_that_the_bridge_loads(tmp_path: Path) -> None:
+    out = tmp_path / "bridge.zip"
+    machine = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+    runtime = f"python3.{sys.version_info.minor}"
+    done = call("aws", "deploy", "bridge", "--out", out, "--json", "--runtime", runtime, "--architecture", machine)
+    assert done.code == 0, done.err
+    told = done.json
+    assert (told["file"], told["bytes"]) == (str(out), out.stat().st_size)
+    assert told["bytes"] < 30_000_000
+    assert told["unzipped"] < 100_000_000
+    assert "installing what the bridge needs" in done.err
+    with zipfile.ZipFile(out) as made:
+        names = made.namelist()
+        made.extractall(tmp_path / "laid")
+    assert any(name.startswith("temporalio/client") for name in names)
+    assert not [name for name in names if name.startswith(("typer/", "rich/", "pydantic_ai/", "bin/"))]
+    if sys.platform == "linux":  # elsewhere the packages of Lambda's machines cannot be loaded
+        command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid")]
+        loaded = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert loaded.returncode == 0, loaded.stderr
+        assert json.loads(loaded.stdout) == [[], str(tmp_path / "laid" / "afterturn" / "__init__.py")]
+
+
+def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("this is no requirement\n")
+    out = tmp_path / "bridge.zip"
+    done = call("aws", "deploy", "bridge", "--out", out, "--requirements", tmp_path / "requirements.txt")
+    assert (done.code, done.out) == (2, "")
+    assert "pip could not install" in done.err
+    assert "this is no requirement" in done.err
+    assert not list(tmp_path.glob("bridge.zip*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["worker"], "bridge"),
+        (["bridge", "--runtime", "python3.9", "--out", "b.zip"], "--runtime python3.9"),
+        (["bridge", "--architecture", "riscv", "--out", "b.zip"], "--architecture riscv"),
+        (["bridge", "--memory", "1", "--out", "b.zip"], "--memory 1"),
+        (["bridge", "--zip", "a.zip", "--include", "app.py"], "--zip is a zip that is made"),
+        (["bridge", "--zip", "a.zip", "--out", "b.zip"], "--zip is a zip that is made"),
+        (["bridge", "--timeout", "soon"], "--timeout"),
+    ],
+)
+def test_wrong_usage_exits_2_and_builds_nothing(words: list[str], problem: str, tmp_path: Path) -> None:
+    done = call("aws", "deploy", *words)
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["deploy", "rollback"])
+def test_help_tells_what_it_does_and_prints_json_where_it_is_asked_to(command: str) -> None:
+    done = call("aws", command, "--help")
+    assert done.code == 0
+    for flag in ("--json", "--dry-run", "--lane", "--account"):
+        assert flag in done.out
