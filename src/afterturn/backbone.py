@@ -10,9 +10,10 @@ from datetime import timedelta
 
 from afterturn import telemetry
 from afterturn.bridge.bridge import Bridge, wait_any
+from afterturn.bridge.reading import WOKEN, Reading, read
 from afterturn.clock import Clock
 from afterturn.config import Profile, Settings
-from afterturn.errors import StoreError, StreamUnavailable
+from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.inbox import Inbox
 from afterturn.ledger.ledger import Ledger
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
@@ -20,10 +21,10 @@ from afterturn.reactions.engine import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Receipt, Settler
 from afterturn.store.port import ConsumerState, Registration, Store
-from afterturn.stream.port import Queue, Stream
+from afterturn.stream.port import Stream
 
-BRIDGE_BATCH = 200
-"""Records that the bridge takes at a time, where the stream does not allow fewer only."""
+_LOOKS = 5
+"""How often in a row an engine may fail to say what waits before a drain gives up on it."""
 
 REGISTRATIONS_KEPT = timedelta(seconds=20)
 """By the inbox, where the store is beyond a network: so a page is one request."""
@@ -57,10 +58,8 @@ class Backbone:
         runner: Runner,
         bridge: Bridge,
         wake: asyncio.Event,
-        batch: int = BRIDGE_BATCH,
-        long_polls: int = 0,
+        reading: Reading = WOKEN,
     ) -> None:
-        """``long_polls``: where a receive waits for records, how many wait on the main queue at a time."""
         emitter = settings.emitter.value
         self.settings = settings
         self.registry = registry
@@ -75,8 +74,7 @@ class Backbone:
         self._runner = runner
         self._bridge = bridge
         self._wake = wake
-        self._batch = batch
-        self._long_polls = long_polls
+        self._reading = reading
 
     async def settle(self, turn: Turn) -> Receipt:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
@@ -120,15 +118,22 @@ class Backbone:
         if registrations:  # whoever only looks has nothing to write, and waits for nobody who does
             await self.store.register(registrations)
 
-    async def run(self, stop: asyncio.Event, *, eager: bool = False, sweeping: bool = True) -> None:
+    async def run(
+        self,
+        stop: asyncio.Event,
+        *,
+        eager: bool = False,
+        bridging: bool = True,
+        sweeping: bool = True,
+    ) -> None:
         """Bridge, reactions and sweeps until stopped; then let what has begun finish.
 
-        ``eager`` skips quiet periods.
+        ``eager`` skips quiet periods. ``bridging``: false where the bridge runs elsewhere.
         """
         poll = self.settings.poll.total_seconds()
         async with asyncio.TaskGroup() as group:
-            for queues, wake in self._pumps():
-                group.create_task(self._bridge.run(stop, wake, limit=self._batch, poll=poll, queues=queues))
+            if bridging:
+                group.create_task(read(self._bridge, stop, self._wake, self._reading, poll=poll))
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))
@@ -137,14 +142,23 @@ class Backbone:
         """Run until nothing waits and nothing that this app can do is owed; returns what is left.
 
         What is left is for consumers that the app does not declare, or in the dead letters. Reactions that were given
-        up on are left, too: the ledger names them.
+        up on are left, too: the ledger names them. Raises EngineUnavailable where the engine goes on not to say what
+        waits.
         """
         stop = asyncio.Event()
         running = asyncio.create_task(self.run(stop, eager=eager, sweeping=False))
         try:
-            pause = 0.02
+            pause, failed = 0.02, 0
             while not running.done():
-                backlog = await self.backlog()
+                try:
+                    backlog = await self.backlog()
+                except EngineUnavailable:
+                    failed += 1
+                    if failed == _LOOKS:
+                        raise
+                    await asyncio.sleep(1)
+                    continue
+                failed = 0
                 progress(backlog)
                 if backlog.streamed <= backlog.others and not backlog.waiting:
                     swept = await self.ledger.sweep(grace=timedelta(0), everything=True, only=self.registry.names)
@@ -168,12 +182,6 @@ class Backbone:
             dead=depth.dead,
             others=depth.strange + len(self._bridge.strangers),
         )
-
-    def _pumps(self) -> list[tuple[tuple[Queue, ...], asyncio.Event]]:
-        """The loops of the bridge: the queues that each reads, and what wakes it."""
-        if not self._long_polls:
-            return [(tuple(Queue), self._wake)]
-        return [((queue,), asyncio.Event()) for queue in (*[Queue.MAIN] * self._long_polls, Queue.DIRECT)]
 
     async def _sweep(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -117,6 +117,24 @@ def test_two_ups_share_a_file(db: Path, own_app: OwnApp, tmp_path: Path) -> None
     assert call("audit", "--grace", "0s").code == 0
 
 
+def test_bridge_and_worker_are_the_halves_of_up(db: Path, own_app: OwnApp) -> None:
+    """In a process each: without the other one a turn gets half of the way, and goes on from there."""
+    app = own_app(QUICK)
+    call("--app", app, "settle", stdin=turn("c-1"))
+    with start("--app", app, "bridge") as bridge:
+        wait_for(lambda: query(db, "SELECT count(*) FROM stream_main") == [(0,)])
+        assert stamped(db) == 0
+        with start("--app", app, "worker") as worker:
+            wait_for(lambda: stamped(db) == 1)
+            call("--app", app, "settle", stdin=turn("c-2"))
+            wait_for(lambda: stamped(db) == 2)
+            for process, stopped in ((bridge, b"Stopped."), (worker, b"Stopped. 0 events")):
+                interrupt(process)
+                _, err = process.communicate(timeout=30)
+                assert process.returncode == 0
+                assert stopped in err
+
+
 def test_drain_now_skips_quiet_periods_and_ends(db: Path) -> None:
     call("settle", stdin=turn())
     done = call("drain", "--now", "--json")

@@ -20,6 +20,7 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
+from afterturn.bridge.reading import Reading
 from afterturn.clock import system_clock
 from afterturn.config import Settings, read_settings
 from afterturn.local import temporal
@@ -204,8 +205,7 @@ async def open_lane(
             runner=runner,
             bridge=Bridge(stream, engine, registry.names, visibility=VISIBILITY),
             wake=asyncio.Event(),
-            long_polls=2,
-            batch=10,
+            reading=Reading(batch=10, long_polls=2),
         )
         lane.connection = connection
         await lane.register()

@@ -102,6 +102,15 @@ def test_history_comes_in_and_nothing_of_it_is_owed(local: Mapping[str, str]) ->
     assert_all_is_stopped(local)
 
 
+def test_bridge_and_worker_do_it_together(local: Mapping[str, str]) -> None:
+    """In a process each; the servers are those of the bridge, so it ends last."""
+    with up("bridge"), up("worker"):
+        given = json.loads(turn("c-1")) | {"flushMode": "immediate"}
+        assert run("settle", stdin=json.dumps(given).encode()).code == 0
+        wait_for(lambda: call("audit", "--grace", "0s").code == 0)
+    assert_all_is_stopped(local)
+
+
 def test_servers_go_with_a_command_that_is_killed(local: Mapping[str, str]) -> None:
     with up() as running:
         running.kill()
@@ -133,9 +142,9 @@ def without(value: Any, *names: str) -> Any:
 
 
 @contextmanager
-def up() -> Iterator[subprocess.Popen[bytes]]:
+def up(command: str = "up") -> Iterator[subprocess.Popen[bytes]]:
     """``afterturn up``, asked to stop at the end, in a process group of its own."""
-    process = start("up", start_new_session=True)
+    process = start(command, start_new_session=True)
     assert process.stderr is not None
     with process:
         try:

@@ -16,10 +16,10 @@ HEAVY = ("temporalio", "pydantic_ai", "openai", "anthropic", "boto3", "botocore"
 """What an embedded user does not have, or does not want to wait for."""
 
 HALVES = {
-    "Writer": {"settle"},
+    "Writer": {"build", "settle"},
     "Stamper": set[str](),
     "Store": {"backbone.py", "ledger", "reactions"},
-    "Publisher": {"settle", "ledger"},
+    "Publisher": {"build", "settle", "ledger"},
     "Stream": {"backbone.py", "bridge"},
     "Signaler": {"bridge"},
     "Engine": {"backbone.py"},

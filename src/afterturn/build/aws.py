@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
+from afterturn.bridge.reading import Reading
 from afterturn.build.emit import access_of
 from afterturn.build.policy import policy_of
-from afterturn.build.signalling import address_of
+from afterturn.build.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra
@@ -27,8 +27,6 @@ try:
     from afterturn.reactions.temporal.runner import TemporalRunner
 except ImportError as error:
     raise MissingExtra("Temporal needs the temporal extra: pip install 'afterturn[temporal]'") from error
-
-SQS_BATCH = 10
 
 
 @asynccontextmanager
@@ -73,8 +71,7 @@ async def open_production(
             stream=stream,
             engine=engine,
             runner=runner,
-            bridge=Bridge(stream, engine, registry.signalled, visibility=max(settings.lease, timedelta(seconds=30))),
+            bridge=Bridge(stream, engine, registry.signalled, visibility=visibility_of(settings)),
             wake=asyncio.Event(),
-            long_polls=settings.bridge_polls,
-            batch=SQS_BATCH,
+            reading=Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls),
         )

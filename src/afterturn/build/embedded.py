@@ -28,9 +28,7 @@ async def open_embedded(
     settings: Settings, registry: Registry, clock: Clock, chance: random.Random
 ) -> AsyncIterator[Backbone]:
     """Raises StoreError for a file that cannot be used, and ConfigError for a foreign workflow: Temporal has those."""
-    if registry.foreign:
-        names = ", ".join(registry.foreign)
-        raise ConfigError(f"foreign workflows ({names}) need Temporal: use the profile local or aws")
+    _refuse_foreign(registry)
     wake = asyncio.Event()
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         store = SqliteStore(database, outbox=sqlite_stream.outbox)
@@ -65,3 +63,19 @@ def open_writer(settings: Settings, clock: Clock) -> Iterator[tuple[SqliteStore,
     """Store and stream of a process that only settles. Raises StoreError for a file that cannot be used."""
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         yield SqliteStore(database, outbox=sqlite_stream.outbox), SqliteStream(database, clock)
+
+
+@contextmanager
+def open_file_bridge(settings: Settings, registry: Registry, clock: Clock) -> Iterator[Bridge]:
+    """The bridge of a file whose reactions run in other processes, which look every ``poll``."""
+    _refuse_foreign(registry)
+    with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
+        stream = SqliteStream(database, clock, consumers=registry.names)
+        engine = EmbeddedEngine(database, registry, clock, acknowledge=sqlite_stream.ack)
+        yield Bridge(stream, engine, registry.names, visibility=settings.lease)
+
+
+def _refuse_foreign(registry: Registry) -> None:
+    if registry.foreign:
+        names = ", ".join(registry.foreign)
+        raise ConfigError(f"foreign workflows ({names}) need Temporal: use the profile local or aws")

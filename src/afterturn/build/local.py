@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
@@ -15,6 +16,9 @@ from afterturn.local.servers import MADE, open_servers
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
+
+if TYPE_CHECKING:
+    from afterturn.reactions.temporal.client import Address
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -58,10 +62,15 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
     For development and tests: the emulator's state is not safe from a crash of the machine.
     """
     from afterturn.build.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
-    from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
 
     async with (
         open_place(settings) as place,
-        open_production(settings, registry, clock, place.access, Address(target=place.temporal)) as backbone,
+        open_production(settings, registry, clock, place.access, address_in(place)) as backbone,
     ):
         yield backbone
+
+
+def address_in(place: Place) -> Address:
+    from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
+
+    return Address(target=place.temporal)

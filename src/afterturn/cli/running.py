@@ -1,11 +1,11 @@
-"""``up`` and ``drain``: what runs reactions."""
+"""``up``, its halves ``bridge`` and ``worker``, and ``drain``: what runs reactions."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from rich.status import Status
 
 from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
+from afterturn.build.bridging import open_bridge
 from afterturn.cli.exits import Exit
 from afterturn.cli.interrupts import interruptible
 from afterturn.cli.options import (
@@ -34,6 +35,7 @@ from afterturn.cli.output import count, facts, note, write_json
 from afterturn.cli.place import place_of
 from afterturn.config import Profile, Settings
 from afterturn.ledger.ledger import Audit
+from afterturn.reactions.registry import Registry
 
 _LINE_EVERY = 5.0
 
@@ -50,27 +52,72 @@ def up(
     raise typer.Exit(asyncio.run(_up(app_of(ctx, app), settings_of(ctx, db))))
 
 
-async def _up(app: App, settings: Settings) -> Exit:
+def worker(
+    ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
+) -> None:
+    """Run reactions and sweeps until Ctrl-C, where the bridge runs elsewhere.
+
+    It stops as `up` does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
+    """
+    set_up_logging(ctx, log_level, default=Level.INFO)
+    raise typer.Exit(asyncio.run(_up(app_of(ctx, app), settings_of(ctx, db), bridging=False)))
+
+
+def bridge(
+    ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
+) -> None:
+    """Read the stream and signal every consumer until Ctrl-C, where reactions run elsewhere (worker).
+
+    While the reaction engine does not answer, nothing is received. The first Ctrl-C (or SIGTERM) lets what it has in
+    hand finish, the second stops at once: what was not acknowledged comes again.
+    """
+    set_up_logging(ctx, log_level, default=Level.INFO)
+    raise typer.Exit(asyncio.run(_bridge(app_of(ctx, app), settings_of(ctx, db))))
+
+
+async def _up(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
     async with app.open(settings) as backbone:
-        stop = asyncio.Event()
-        running = asyncio.create_task(backbone.run(stop))
-
-        def ask() -> None:
-            note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
-            stop.set()
-
-        note(f"Up on {place_of(settings)}: {', '.join(backbone.registry.names) or 'no consumers'}. Ctrl-C stops.")
+        what = "Up" if bridging else "Worker up"
+        notes = [f"{what} on {place_of(settings)}: {_names(backbone.registry)}. Ctrl-C stops."]
         if settings.profile is Profile.LOCAL:
-            note(f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
-        with interruptible(ask, running.cancel):
-            try:
-                await running
-            except asyncio.CancelledError:
-                note("Stopped at once. What was cut off runs again at the next start.")
-                return Exit.INTERRUPTED
-        left = await backbone.backlog()
-        note(f"Stopped. {_left(left)}")
-    return Exit.OK
+            notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
+        if await _until_stopped(lambda stop: backbone.run(stop, bridging=bridging), notes):
+            note(f"Stopped. {_left(await backbone.backlog())}")
+            return Exit.OK
+    return Exit.INTERRUPTED
+
+
+async def _bridge(app: App, settings: Settings) -> Exit:
+    async with open_bridge(app, settings) as lone:
+        notes = [f"Bridge up on {place_of(settings)}: {_names(lone.registry)}. Ctrl-C stops."]
+        if await _until_stopped(lone.run, notes):
+            note("Stopped.")
+            return Exit.OK
+    return Exit.INTERRUPTED
+
+
+async def _until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]], notes: Sequence[str]) -> bool:
+    """Run until a signal comes; false where a second one stopped it at once."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(stop))
+
+    def ask() -> None:
+        note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
+        stop.set()
+
+    for line in notes:
+        note(line)
+    with interruptible(ask, running.cancel):
+        try:
+            await running
+        except asyncio.CancelledError:
+            note("Stopped at once. What was cut off runs again at the next start.")
+            return False
+    return True
+
+
+def _names(registry: Registry) -> str:
+    return ", ".join(registry.signalled) or "no consumers"
 
 
 def drain(

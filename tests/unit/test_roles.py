@@ -1,4 +1,4 @@
-"""A process that only settles: what it leaves is whole, and it carries no reaction engine."""
+"""Processes that do one thing: what they leave is whole, and they carry no more than they need."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from afterturn.clock import system_clock
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
+from afterturn.operations.resources import Kind
 
 
 def turn() -> Turn:
@@ -46,7 +47,7 @@ async def test_what_it_settles_the_reactions_of_another_process_come_to_see(tmp_
 
 ALONE = """
 import asyncio, sys
-from tests.unit.test_settling import turn
+from tests.unit.test_roles import turn
 from afterturn import Settings
 from afterturn.build.settling import open_settler
 
@@ -59,28 +60,57 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "temporalio"))
 """
 
 
-async def test_on_aws_it_publishes_and_never_loads_a_reaction_engine(access: Access) -> None:  # noqa: F811
-    """In an interpreter of its own, configured by the environment alone, as in a function or a web process."""
+BRIDGE = """
+import asyncio, sys
+from afterturn import App, Settings
+from afterturn.build.bridging import open_bridge
+
+async def look():
+    async with open_bridge(App(), Settings()) as lone:
+        print(*lone.registry.signalled)
+
+asyncio.run(look())
+print(*(name for name in sys.modules if name.startswith("temporalio.worker")))
+"""
+
+
+async def run_alone(code: str, access: Access) -> tuple[str, str]:  # noqa: F811
+    """In an interpreter of its own, configured by the environment alone, as in a function or a container."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "AFTERTURN_PROFILE": "aws",
+        "AFTERTURN_EMITTER": "web",
+        "AFTERTURN_AWS_ENDPOINT_URL": str(access.endpoint),
+        "AWS_REGION": str(access.region),
+        "AWS_ACCESS_KEY_ID": str(access.access_key),
+        "AWS_SECRET_ACCESS_KEY": str(access.secret_key),
+    }
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split("\n")[:2]
+    return first, second
+
+
+async def test_on_aws_the_emit_path_publishes_and_never_loads_a_reaction_engine(access: Access) -> None:  # noqa: F811
     names = Names.of("dev")
     async with open_account(access) as account:
         await carry_out(account, names, await plan_lane(account, names))
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "AFTERTURN_PROFILE": "aws",
-            "AFTERTURN_EMITTER": "web",
-            "AFTERTURN_AWS_ENDPOINT_URL": str(access.endpoint),
-            "AWS_REGION": str(access.region),
-            "AWS_ACCESS_KEY_ID": str(access.access_key),
-            "AWS_SECRET_ACCESS_KEY": str(access.secret_key),
-        }
-        done = await asyncio.to_thread(
-            subprocess.run, [sys.executable, "-c", ALONE], env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        event_id, heavy = done.stdout.split("\n")[:2]
+        event_id, heavy = await run_alone(ALONE, access)
         assert heavy == ""
         queue = await account.sqs.get_queue_url(QueueName=names.main)
         [record] = (await account.sqs.receive_message(QueueUrl=queue["QueueUrl"], WaitTimeSeconds=5))["Messages"]
     assert json.loads(record["Body"])["eventId"] == event_id
     assert json.loads(record["Body"])["emitter"] == "web"
+
+
+async def test_on_aws_a_bridge_opens_without_table_and_temporal_and_loads_no_worker(access: Access) -> None:  # noqa: F811
+    async with open_account(access) as account:
+        names = Names.of("dev")
+        steps = await plan_lane(account, names)
+        await carry_out(account, names, [step for step in steps if step.resource.kind is Kind.QUEUE])
+    consumers, heavy = await run_alone(BRIDGE, access)
+    assert "topics" in consumers.split()
+    assert heavy == ""

@@ -1,0 +1,33 @@
+"""The loops of a bridge: how each stream wants to be read."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from afterturn.bridge.bridge import Bridge
+from afterturn.stream.port import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``batch``: records taken at a time. ``long_polls``: where a receive waits for records, how many wait on the main
+    queue at a time; 0 where it answers at once and whoever publishes wakes the bridge.
+    """
+
+    batch: int = 200
+    long_polls: int = 0
+
+
+WOKEN = Reading()
+"""Of a stream in this process."""
+
+
+async def read(bridge: Bridge, stop: asyncio.Event, wake: asyncio.Event, reading: Reading, *, poll: float) -> None:
+    """Read both queues until stopped. ``poll``: seconds between two looks where nothing wakes it."""
+    if not reading.long_polls:
+        await bridge.run(stop, wake, limit=reading.batch, poll=poll)
+        return
+    async with asyncio.TaskGroup() as group:
+        for queue in (*[Queue.MAIN] * reading.long_polls, Queue.DIRECT):
+            group.create_task(bridge.run(stop, asyncio.Event(), limit=reading.batch, poll=poll, queues=(queue,)))

@@ -1,0 +1,71 @@
+"""For processes that only read the stream: a bridge, with reactions and their workers elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from afterturn.app import App
+from afterturn.bridge.bridge import Bridge
+from afterturn.bridge.reading import WOKEN, Reading, read
+from afterturn.clock import Clock, system_clock
+from afterturn.config import Profile, Settings
+from afterturn.consumers.shipped import ShippedOptions, register_shipped
+from afterturn.reactions.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class LoneBridge:
+    """A bridge and the loops that feed it."""
+
+    bridge: Bridge
+    registry: Registry
+    reading: Reading
+    poll: timedelta
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read until stopped; what has begun is finished."""
+        await read(self.bridge, stop, asyncio.Event(), self.reading, poll=self.poll.total_seconds())
+
+
+def signalled_by(app: App) -> Registry:
+    """Whom to signal, and when they are due. What the shipped consumers need to run is their worker's business."""
+    registry = Registry()
+    if app.shipped:
+        register_shipped(registry, ShippedOptions())
+    registry.extend(app.registry)
+    return registry
+
+
+@asynccontextmanager
+async def open_bridge(app: App, settings: Settings, *, clock: Clock = system_clock) -> AsyncIterator[LoneBridge]:
+    """The bridge of a deployment, closed when the block ends; it waits neither for Temporal nor for the table.
+
+    Raises MissingExtra, StoreError for a file that cannot be used, and StreamUnavailable for a lane without queues.
+    """
+    registry = signalled_by(app)
+    if settings.profile is Profile.EMBEDDED:
+        from afterturn.build.embedded import open_file_bridge  # noqa: PLC0415 - no profile pays for another one
+
+        with open_file_bridge(settings, registry, clock) as bridge:
+            yield LoneBridge(bridge, registry, WOKEN, settings.poll)
+        return
+    from afterturn.build.signalling import SQS_BATCH, address_of, open_lane_bridge  # noqa: PLC0415 - see above
+
+    reading = Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls)
+    if settings.profile is Profile.AWS:
+        from afterturn.build.emit import access_of  # noqa: PLC0415 - see above
+
+        async with open_lane_bridge(settings, registry, clock, access_of(settings), address_of(settings)) as lane:
+            yield LoneBridge(lane.bridge, registry, reading, settings.poll)
+        return
+    from afterturn.build.local import address_in, open_place  # noqa: PLC0415 - see above
+
+    async with (
+        open_place(settings) as place,
+        open_lane_bridge(settings, registry, clock, place.access, address_in(place)) as lane,
+    ):
+        yield LoneBridge(lane.bridge, registry, reading, settings.poll)
