@@ -99,7 +99,7 @@ def message_ids(mail: MailMessage, name: str) -> list[str]:
     if found := _BRACKETED.findall(raw):
         return found
     bare = raw.split()
-    return bare if name.lower() == "message-id" and len(bare) == 1 else []
+    return bare if name.lower() == "message-id" and len(bare) == 1 and bare[0] != "<>" else []
 
 
 def parse_date(value: str) -> datetime | None:

@@ -9,7 +9,9 @@ from datetime import timedelta
 SAME_SUBJECT_WITHIN = timedelta(days=30)
 """Mails of one subject and the same people are of one conversation if no more time than this lies between them."""
 
-_REPLY_MARKS = re.compile(r"\s*(?:(?:re|aw|fw|fwd|wg|sv|vs|antw|rv|tr|ref|odp|ynt)\s*(?:\[\d+\])?\s*[::]\s*)+", re.I)
+_REPLY_MARKS = re.compile(
+    r"\s*(?:(?:re|aw|fw|fwd|wg|sv|vs|antw|rv|tr|ref|odp|ynt)\s*(?:\[\d+\])?\s*[:\uff1a]\s*)+", re.I
+)
 
 
 def normal_subject(subject: str) -> str:

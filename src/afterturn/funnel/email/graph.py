@@ -12,6 +12,7 @@ from datetime import datetime
 from email.message import Message as MailMessage
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from afterturn.addresses import digest
 from afterturn.clock import parse_time
 from afterturn.funnel.arrivals import Arrival, Fetch, Hush, Nothing, Rejected, Reply, Request, Upkeep
 from afterturn.funnel.reading import cleaned, fact, field, json_object, same
@@ -19,7 +20,7 @@ from afterturn.mail.html_text import text_of_html
 from afterturn.mail.reading import TROUBLES, message_ids, parse_date, raw_header
 
 from .hush import OWN_HEADER, READ_HEADERS
-from .message import Receipt, Written, arrived, digest, received_time
+from .message import Receipt, Written, arrived, received_time
 
 MAX_BODY_BYTES = 2 * 2**20
 MAX_TOKEN_CHARS = 4096
@@ -77,8 +78,14 @@ def fetched(
     if message.get("isDraft") is True:
         return Nothing("draft")
     ours = tuple(account.lower() for account in accounts)
-    receipt = Receipt(at=received_time(message.get("receivedDateTime"), now), accounts=ours, own=frozenset(own))
     mail = _written(message)
+    receipt = Receipt(
+        at=received_time(message.get("receivedDateTime"), now),
+        accounts=ours,
+        own=frozenset(own),
+        # With neither a name nor content there is only the id that it has in this folder.
+        mail_id=None if mail.sender or mail.text else f"graph-{fact(message['id'])}",
+    )
     found = arrived(mail, receipt)
     if found.hush is Hush.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
         return Nothing("own-message")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
+from afterturn.addresses import digest, legal_id
 from afterturn.clock import parse_time
 from afterturn.funnel.arrivals import Arrived, Hush, Party, Thread
 from afterturn.funnel.reading import MAX_FACT_CHARS, attachment, bounded, fact, facts, text_of
@@ -30,7 +31,7 @@ from afterturn.mail.reading import (
     raw_header,
 )
 from afterturn.mail.threading import is_own, normal_subject
-from afterturn.model import MAX_ID_CHARS, MAX_PARTICIPANTS, MAX_TEXT_BYTES, Attachment, Channel, check_id
+from afterturn.model import MAX_ID_CHARS, MAX_PARTICIPANTS, MAX_TEXT_BYTES, Attachment, Channel
 
 from .hush import READ_HEADERS, hush_of
 from .replies import reply_of
@@ -156,20 +157,6 @@ def received_time(value: object, now: datetime) -> datetime:
         return min(parse_time(value), now) if isinstance(value, str) else now
     except ValueError:
         return now
-
-
-def legal_id(prefix: str, source: str) -> str:
-    """``prefix`` and an id of others, or its hash where that makes no legal id; as importing the mail makes it."""
-    try:
-        return check_id(prefix + source.strip()) if source.strip() else prefix + digest(source)
-    except ValueError:
-        return prefix + digest(source)
-
-
-def digest(*parts: str) -> str:
-    """32 hexadecimal digits that stand for the parts."""
-    joined = "\0".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _parse(raw: bytes) -> tuple[MailMessage, str | None]:

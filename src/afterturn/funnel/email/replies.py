@@ -24,10 +24,10 @@ _LONG = 60
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|(?<!\d)\d{1,2}[./]\d{1,2}[./]\d\d(?!\d)")
 _TIME = re.compile(r"(?<!\d)\d{1,2}[:.h]\d\d(?!\d)")
-_INTRODUCES = re.compile(r"(?:[::]|-{2,})\Z")
+_INTRODUCES = re.compile(r"(?:[:\uff1a]|-{2,})\Z")
 _RULE = re.compile(r"[-=_*\s]{3,}")
 _TITLED_RULE = re.compile(r"-{3,}[^-]{3,60}-{3,}")
-_LABEL = re.compile(r"[\s>*]*([^\W\d_][^\W\d_ ]{0,20}(?: [^\W\d_]{1,12}){0,2})\*?\s?[::]\*?\s*(.*)")
+_LABEL = re.compile(r"[\s>*]*([^\W\d_][^\W\d_ ]{0,20}(?: [^\W\d_]{1,12}){0,2})\*?\s?[:\uff1a]\*?\s*(.*)")
 # fmt: off
 _SENDER = {
     "from", "von", "de", "da", "van", "från", "fra", "od", "от", "від", "lähettäjä", "kimden", "gönderen", "από",
