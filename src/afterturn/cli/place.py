@@ -6,18 +6,17 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from afterturn.aws.names import Names
 from afterturn.config import Profile, Settings
 from afterturn.errors import ConfigError
 
 
 def place_of(settings: Settings) -> str:
-    """``afterturn.db``, ``the local profile in .afterturn``, or ``table afterturn-prod``."""
+    """``afterturn.db``, ``the local profile in .afterturn``, or ``lane prod``."""
     if settings.profile is Profile.EMBEDDED:
         return str(settings.db)
     if settings.profile is Profile.LOCAL:
         return f"the local profile in {settings.local_folder}"
-    return f"table {Names.of(settings.lane.value, settings.table).table}"
+    return f"lane {settings.lane.value}"
 
 
 def export_of(settings: Settings) -> str:
