@@ -42,7 +42,13 @@ class TestAHealthyLane:
         told = healthy.audit(*words, "--json").json
         assert (told["clean"], told["complete"], told["findings"]) == (True, True, [])
         assert told["unread"] == [
-            {"kind": "ecs", "runtime": "main/worker", "wire": "AFTERTURN_TEMPORAL_API_KEY", "secret": True}
+            {
+                "kind": "ecs",
+                "runtime": "main/worker",
+                "wire": "AFTERTURN_TEMPORAL_API_KEY",
+                "secret": True,
+                "present": True,
+            }
         ]
         assert [one["role"] for one in told["runtimes"]] == ["bridge", "inbound-lambda", "worker", "web"]
 

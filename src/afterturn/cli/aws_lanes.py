@@ -48,13 +48,16 @@ async def _look(lane: Whose, targets: Sequence[Target], team: str | None, url: s
     return await look(lane, targets, lambda: vercel_of(os.environ.get("VERCEL_TOKEN"), team, url))
 
 
+_UNREAD = {True: "present, not readable", False: "not among what was read, and not all could be"}
+
+
 def _uncompared(report: Report) -> list[Unread]:
     return [one for one in report.unread if not one.secret]
 
 
 def _as_text(wanted: Wanted, seen: Seen, report: Report) -> None:
     rows = [(one.fault.value, f"{one.kind.value} {one.runtime}", one.wire, _difference(one)) for one in report.findings]
-    rows += [("unread", f"{one.kind.value} {one.runtime}", one.wire, "present, not readable") for one in report.unread]
+    rows += [("unread", f"{one.kind.value} {one.runtime}", one.wire, _UNREAD[one.present]) for one in report.unread]
     if rows:
         table(("FAULT", "RUNTIME", "WIRE", "WHAT"), rows)
         print()
@@ -108,7 +111,13 @@ def _as_json(wanted: Wanted, seen: Seen, report: Report) -> None:
                 for one in report.findings
             ],
             "unread": [
-                {"kind": one.kind.value, "runtime": one.runtime, "wire": one.wire, "secret": one.secret}
+                {
+                    "kind": one.kind.value,
+                    "runtime": one.runtime,
+                    "wire": one.wire,
+                    "secret": one.secret,
+                    "present": one.present,
+                }
                 for one in report.unread
             ],
             "failures": [str(one) for one in seen.failures],

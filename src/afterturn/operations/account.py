@@ -96,10 +96,13 @@ async def open_lane(whose: Whose, *services: str) -> AsyncIterator[Account]:
 
 
 @asynccontextmanager
-async def open_table(whose: Whose) -> AsyncIterator[tuple[Account, Table]]:
-    """The table of a lane. Raises ConfigError where lane, account and credentials disagree."""
+async def open_table(whose: Whose, *services: str) -> AsyncIterator[tuple[Account, Table]]:
+    """The table of a lane, and clients of further services.
+
+    Raises ConfigError where lane, account and credentials disagree.
+    """
     check_names(whose.names)
-    async with open_lane(whose, "dynamodb") as account:
+    async with open_lane(whose, "dynamodb", *services) as account:
         await _check_table_lane(account, whose)
         yield account, account.table(whose.names.table)
 

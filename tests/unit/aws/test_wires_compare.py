@@ -22,9 +22,12 @@ from tests.unit.aws.wires_lane import (
 )
 
 from afterturn.aws.names import LANES, Names
+from afterturn.operations.deploy.functions import ALIAS as DEPLOYED
+from afterturn.operations.deploy.functions import Part, variables
 from afterturn.operations.resources import Place
 from afterturn.operations.wires.compare import audit
-from afterturn.operations.wires.runtime import Fault, Kind, Role, Unread
+from afterturn.operations.wires.functions import ALIAS, own_functions
+from afterturn.operations.wires.runtime import Fault, Kind, Role, Runtime, Unread
 
 
 class TestAHealthyLane:
@@ -40,6 +43,15 @@ class TestAHealthyLane:
     def test_has_none_where_a_poller_is_its_bridge(self) -> None:
         poller = replace(runtime_of(Role.WORKER), role=Role.UP)
         assert audit(wanted_of("prod"), [poller]).findings == ()
+
+    @pytest.mark.parametrize(("part", "role"), [(Part.BRIDGE, Role.BRIDGE), (Part.FUNNEL, Role.INBOUND)])
+    def test_has_none_where_a_function_is_what_a_deployment_makes_of_it(self, part: Part, role: Role) -> None:
+        names = Names.of("prod")
+        shell = {"AFTERTURN_TEMPORAL_ADDRESS": CLOUD, "AFTERTURN_TEMPORAL_API_KEY": "k", "AFTERTURN_LANE": "dev"}
+        environment = variables(part, names, shell, {}, app="reactions:app")
+        name = names.function(part)
+        assert alone(Runtime(Kind.LAMBDA, f"{name}:live", environment, role, region=REGION, qualifier="live")) == ()
+        assert (own_functions(names)[name], DEPLOYED) == (role, ALIAS)
 
     def test_names_secrets_as_there_and_not_readable(self) -> None:
         unread = audit(wanted_of("prod"), *healthy("prod")).unread
@@ -188,7 +200,7 @@ class TestWhatCannotBeRead:
         runtime = replace(without(runtime_of(Role.WORKER), *runtime_of(Role.WORKER).environment), whole=False)
         report = audit(wanted_of("prod"), [replace(runtime, role=Role.UP)])
         assert report.findings == ()
-        assert Unread(Kind.ECS, runtime.name, "AFTERTURN_LANE", secret=False) in report.unread
+        assert Unread(Kind.ECS, runtime.name, "AFTERTURN_LANE", secret=False, present=False) in report.unread
 
     def test_leaves_a_wire_crossed_that_can_be_read(self) -> None:
         runtime = replace(runtime_of(Role.WORKER, AFTERTURN_LANE="preview"), whole=False, role=Role.UP)

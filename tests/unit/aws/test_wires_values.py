@@ -134,6 +134,17 @@ class TestRuntimesThatDisagree:
         runtimes[3] = with_value(runtimes[3], **{name: "2h"})
         assert {each.wire for each in audit(wanted_of("prod"), runtimes, feeds).findings} == {name}
 
+    def test_a_bridge_signals_the_consumers_of_the_app_that_the_workers_run(self) -> None:
+        runtimes, feeds = healthy("prod")
+        runtimes[2] = with_value(runtimes[2], AFTERTURN_APP="reactions:app")
+        assert audit(wanted_of("prod"), runtimes, feeds).findings == ()
+        runtimes[3] = with_value(runtimes[3], AFTERTURN_APP="reactions:other")
+        findings = audit(wanted_of("prod"), runtimes, feeds).findings
+        assert {(each.runtime, each.wire) for each in findings} == {
+            ("afterturn-prod-bridge:live", "AFTERTURN_APP"),
+            ("main/prod-worker", "AFTERTURN_APP"),
+        }
+
     def test_the_same_length_in_other_words_is_the_same(self) -> None:
         runtimes, feeds = healthy("prod")
         runtimes[3] = with_value(runtimes[3], AFTERTURN_EFFECTS_MAX_AGE="1d")

@@ -37,6 +37,7 @@ from afterturn.operations.wires.settings import (
 
 PROFILE, LANE, TABLE, REGION = map(variable, ("profile", "lane", "table", "aws_region"))
 ENDPOINT, EMITTER, ACCOUNT = map(variable, ("aws_endpoint_url", "emitter", "aws_account"))
+APP = variable("app")
 ADDRESS, NAMESPACE, KEY = map(variable, ("temporal_address", "temporal_namespace", "temporal_api_key"))
 
 ALIKE = (ADDRESS, NAMESPACE)
@@ -93,6 +94,10 @@ class _Set:
     def has(self, name: str) -> bool:
         """Whether a secret is there, as far as one can see."""
         return name in self.hidden or bool(self.given.get(name)) or (name not in self.given and not self.runtime.whole)
+
+    def value(self, name: str) -> object:
+        """As a process has it; what is no setting, as it is written."""
+        return self.values.get(name, self.given.get(name))
 
     def missing(self, wire: str, wanted: str, found: str | None = None) -> Finding:
         return Finding(Fault.MISSING, self.runtime.kind, self.runtime.name, wire, found, wanted)
@@ -215,7 +220,7 @@ def _unread(one: _Set, told: set[str]) -> Iterator[Unread]:
     if not one.runtime.whole:
         for name in (PROFILE, LANE):
             if name not in one.given and name not in one.hidden and name not in told:
-                yield Unread(one.runtime.kind, one.runtime.name, name, secret=False)
+                yield Unread(one.runtime.kind, one.runtime.name, name, secret=False, present=False)
 
 
 def _disagreements(wanted: Wanted, sets: Iterable[_Set]) -> Iterator[Finding]:
@@ -224,6 +229,7 @@ def _disagreements(wanted: Wanted, sets: Iterable[_Set]) -> Iterator[Finding]:
     for name in ALIKE:
         if settled[name] is None:
             yield from _unlike(name, [one for one in sets if name in one.given or _effective(one, name, NEED_TEMPORAL)])
+    yield from _unlike(APP, [one for one in sets if one.runtime.role in NEED_TEMPORAL and one.given.get(APP)])
     workers = [one for one in sets if one.runtime.role in WORKERS]
     for name in ALIKE_IN_WORKERS:
         yield from _unlike(name, [one for one in workers if name in one.given or one.absent(name)])
@@ -236,15 +242,15 @@ def _effective(one: _Set, name: str, roles: frozenset[Role]) -> bool:
 def _unlike(name: str, sets: Sequence[_Set]) -> Iterator[Finding]:
     """Those that differ from the most; where there is no majority, all of them."""
     sound = [one for one in sets if name not in one.problems]
-    ranked = Counter(one.values[name] for one in sound).most_common()
+    ranked = Counter(one.value(name) for one in sound).most_common()
     if len(ranked) < 2:
         return
     tie = ranked[0][1] == ranked[1][1]
     usual = ranked[0][0]
     for one in sound:
-        value = one.values[name]
+        value = one.value(name)
         if value != usual or tie:
-            other = next(each for each in sound if (each.values[name] != value if tie else each.values[name] == usual))
+            other = next(each for each in sound if (each.value(name) != value if tie else each.value(name) == usual))
             like = None if name in PRIVATE or name not in other.given else shown(name, other.given[name])
             found = None if name in PRIVATE else shown(name, one.given[name]) if name in one.given else "the default"
             text = f"{like or ('the same' if name in PRIVATE else 'the default')}, as in {other.runtime.label}"

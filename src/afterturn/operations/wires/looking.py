@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput
-from afterturn.operations.account import Account, Whose, open_lane, open_table
+from afterturn.operations.account import Account, Whose, open_table
 from afterturn.operations.wires.dotenv_file import read_dotenv
 from afterturn.operations.wires.functions import own_function, own_functions, read_feeds, read_function, role_of
 from afterturn.operations.wires.runtime import Feed, Kind, Role, Runtime
@@ -74,9 +73,7 @@ async def look(whose: Whose, targets: Sequence[Target], vercel: Callable[[], Ver
     ``vercel`` is asked for only where a project is named. Raises ConfigError where lane, account and credentials
     disagree, and StoreError where the account or the lane's table cannot be looked at.
     """
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(open_table(whose))
-        account = await stack.enter_async_context(open_lane(whose, "lambda", "ecs"))
+    async with open_table(whose, "lambda", "ecs") as (account, _):
         seen = Seen(account)
         named = {one.name for one in targets if one.kind is Kind.LAMBDA}
         functions = account.clients["lambda"]

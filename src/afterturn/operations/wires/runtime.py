@@ -112,12 +112,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A wire that is there and could not be compared. ``secret``: it never is; that it is there is all."""
+    """A wire that could not be compared. ``secret``: it never is; that it is there is all. ``present``: it is there,
+    and not only perhaps, in a place that was not read.
+    """
 
     kind: Kind
     runtime: str
     wire: str
     secret: bool
+    present: bool = True
 
 
 @dataclass(frozen=True, slots=True)
