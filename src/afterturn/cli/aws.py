@@ -1,58 +1,20 @@
-"""``aws``: an account's table, indexes, queues and alarms. What these commands need is loaded when one is run."""
+"""``aws``: what a lane has in an account. What these commands need is loaded when one is run."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from afterturn.cli.options import Json, flag_value, settings_of
-from afterturn.clock import parse_duration
-from afterturn.config import Lane
-from afterturn.errors import InvalidInput
+from afterturn.cli import aws_functions
+from afterturn.cli.aws_options import Account, DryRun, Endpoint, LaneName, Region, Table, seconds, whose
+from afterturn.cli.options import Json, settings_of
 
-_PANEL = "Where"
-
-LaneName = Annotated[
-    Lane | None,
-    typer.Option("--lane", metavar="LANE", rich_help_panel=_PANEL, help="prod, preview or dev (AFTERTURN_LANE)."),
-]
-Table = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", rich_help_panel=_PANEL, help="The table, where it is not afterturn-{lane} (AFTERTURN_TABLE)."
-    ),
-]
-Region = Annotated[
-    str | None,
-    typer.Option(metavar="REGION", rich_help_panel=_PANEL, help="The AWS region (AFTERTURN_AWS_REGION, AWS_REGION)."),
-]
-Endpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--endpoint-url",
-        metavar="URL",
-        rich_help_panel=_PANEL,
-        help="Another endpoint than AWS, such as an emulator (AFTERTURN_AWS_ENDPOINT_URL).",
-    ),
-]
-Account = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ID",
-        rich_help_panel=_PANEL,
-        envvar="AFTERTURN_AWS_ACCOUNT",
-        show_envvar=False,
-        help="The account that the lane belongs to; with credentials of another one nothing is done "
-        "(AFTERTURN_AWS_ACCOUNT).",
-    ),
-]
 Notify = Annotated[
     list[str] | None,
     typer.Option(metavar="ARN", help="Where alarms go, in place of the SNS topic afterturn-{lane}-alarms. Repeatable."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only tell what would be done.")]
 Confirm = Annotated[
     str | None,
     typer.Option("--confirm-table", metavar="NAME", help="Write, to the table of this name; without it, only look."),
@@ -84,7 +46,7 @@ Through = Annotated[
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for an index of AWS.")]
 
 app = typer.Typer(
-    help="Table, indexes, queues and alarms in AWS. Nothing is done where lane, account and credentials disagree.",
+    help="Table, queues, alarms and functions in AWS. Nothing is done where lane, account and credentials disagree.",
     no_args_is_help=True,
 )
 index = typer.Typer(help="One index of the table.", no_args_is_help=True)
@@ -115,11 +77,11 @@ def provision(
     from afterturn.cli import aws_lane  # noqa: PLC0415 - slow to load
 
     aws_lane.provision(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         notify=notify or (),
         adopt=adopt,
         dry_run=dry_run,
-        timeout=_seconds("--timeout", timeout),
+        timeout=seconds("--timeout", timeout),
         json_=json_,
     )
 
@@ -140,8 +102,12 @@ def alarms(
     from afterturn.cli import aws_lane  # noqa: PLC0415 - slow to load
 
     aws_lane.alarms(
-        _whose(ctx, lane, table, region, endpoint, account), notify=notify or (), dry_run=dry_run, json_=json_
+        whose(ctx, lane, table, region, endpoint, account), notify=notify or (), dry_run=dry_run, json_=json_
     )
+
+
+app.command("deploy")(aws_functions.deploy)
+app.command("rollback")(aws_functions.rollback)
 
 
 @index.command("add")
@@ -163,9 +129,9 @@ def index_add(
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
     aws_index.add(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         name,
-        timeout=_seconds("--timeout", timeout),
+        timeout=seconds("--timeout", timeout),
         json_=json_,
     )
 
@@ -196,7 +162,7 @@ def index_backfill(
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
     aws_index.backfill(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         name,
         confirmed=confirm_table,
         through=through.value,
@@ -224,7 +190,7 @@ def index_verify(
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
     aws_index.verify(
-        _whose(ctx, lane, table, region, endpoint, account), name, through=through.value, page=page, json_=json_
+        whose(ctx, lane, table, region, endpoint, account), name, through=through.value, page=page, json_=json_
     )
 
 
@@ -241,7 +207,7 @@ def layout_show(
     """Show the layout of the recency index, and how far a change of it is."""
     from afterturn.cli import aws_layout  # noqa: PLC0415 - slow to load
 
-    aws_layout.show(_whose(ctx, lane, table, region, endpoint, account), json_=json_)
+    aws_layout.show(whose(ctx, lane, table, region, endpoint, account), json_=json_)
 
 
 @layout.command("change")
@@ -278,14 +244,14 @@ def layout_change(
     from afterturn.cli import aws_layout  # noqa: PLC0415 - slow to load
 
     aws_layout.change(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         wanted,
         confirmed=confirm_table,
         until=until.value,
-        drain=_seconds("--drain", drain),
+        drain=seconds("--drain", drain),
         rate=rate,
         page=page,
-        timeout=_seconds("--timeout", timeout),
+        timeout=seconds("--timeout", timeout),
         json_=json_,
     )
 
@@ -351,7 +317,7 @@ def lane_audit(
     settings = settings_of(ctx, None, temporal_address=temporal_address, temporal_namespace=temporal_namespace)
     said = settings.model_fields_set
     aws_lanes.audit(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         {"lambda": functions or (), "ecs": services or (), "vercel": projects or (), "dotenv": files or ()},
         temporal_address=settings.temporal_address if "temporal_address" in said else None,
         temporal_namespace=settings.temporal_namespace if "temporal_namespace" in said else None,
@@ -360,28 +326,3 @@ def lane_audit(
         strict=strict,
         json_=json_,
     )
-
-
-def _whose(
-    ctx: typer.Context,
-    lane: Lane | None,
-    table: str | None,
-    region: str | None,
-    endpoint: str | None,
-    account: str | None,
-) -> dict[str, Any]:
-    """As :class:`afterturn.operations.account.Whose` takes it."""
-    settings = settings_of(ctx, None, lane=lane, table=table, aws_region=region, aws_endpoint_url=endpoint)
-    if account is not None and not (account.isascii() and account.isdigit() and len(account) == 12):
-        raise InvalidInput(f"--account: {account!r} is no account id; it has 12 digits")
-    return {
-        "lane": settings.lane.value,
-        "table": settings.table,
-        "region": settings.aws_region,
-        "endpoint": settings.aws_endpoint_url,
-        "account": account,
-    }
-
-
-def _seconds(flag: str, text: str) -> float:
-    return flag_value(flag, parse_duration, text).total_seconds()

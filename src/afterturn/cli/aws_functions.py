@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli.aws import Account, DryRun, Endpoint, LaneName, Region, Table, _seconds, _whose
+from afterturn.cli.aws_options import Account, DryRun, Endpoint, LaneName, Region, Table, seconds, whose
 from afterturn.cli.options import AppName, Json
 from afterturn.errors import InvalidInput
 
@@ -94,7 +94,7 @@ def deploy(
     if zip_ is not None and (include or requirements or aws_service or out):
         raise InvalidInput("--zip is a zip that is made: --include, --requirements, --aws-service and --out go without")
     aws_deploy.deploy(
-        _whose(ctx, lane, table, region, endpoint, account),
+        whose(ctx, lane, table, region, endpoint, account),
         function.value,
         aws_deploy.Make(
             runtime=runtime,
@@ -112,7 +112,7 @@ def deploy(
             bucket=bucket,
             env=env or (),
             unset=unset or (),
-            timeout=_seconds("--timeout", timeout),
+            timeout=seconds("--timeout", timeout),
             dry_run=dry_run,
             json_=json_,
         ),
@@ -143,5 +143,5 @@ def rollback(
     from afterturn.cli import aws_deploy  # noqa: PLC0415 - slow to load
 
     aws_deploy.rollback(
-        _whose(ctx, lane, table, region, endpoint, account), function.value, to=to, dry_run=dry_run, json_=json_
+        whose(ctx, lane, table, region, endpoint, account), function.value, to=to, dry_run=dry_run, json_=json_
     )
