@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,11 @@ async def _run(place: Path, target: str, rounds: int, conversations: int) -> Rep
             for kind, times in ((NEW, 1), (EXISTING, AGAIN)):
                 events = list(_events(conversations, number, times, kind is EXISTING))
                 sides = [
-                    (ours, _bridged(bridge, events, polls)),
-                    (theirs, _bare(client, calls_of(registry, "bare", events))),
+                    (ours, partial(_bridged, bridge, events, polls)),
+                    (theirs, partial(_bare, client, calls_of(registry, "bare", events))),
                 ]
                 for side, work in sides if number % 2 else reversed(sides):
-                    rate = await work
+                    rate = await work()
                     if number:  # the first round warms up
                         side.rates[kind].append(rate)
     burst = await bursts.measured(place, client)

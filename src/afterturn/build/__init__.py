@@ -13,7 +13,6 @@ from afterturn.app import App
 from afterturn.backbone import Backbone
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Profile, Settings
-from afterturn.consumers.shipped import register_shipped
 from afterturn.reactions.registry import Registry
 
 
@@ -28,6 +27,8 @@ async def open_backbone(
     """
     registry = Registry()
     if app.shipped:
+        from afterturn.consumers.shipped import register_shipped  # noqa: PLC0415 - who only settles has no consumers
+
         register_shipped(registry, settings)
     registry.extend(app.registry)
     if settings.profile is Profile.EMBEDDED:
