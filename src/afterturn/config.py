@@ -69,6 +69,9 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
     alert_url: str | None = Field(None, description="Where red alerts are delivered, besides the log.")
     alert_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
+    turns_secret: SecretStr | None = Field(
+        None, description="Signs the turns that other runtimes hand to the funnel (Standard Webhooks, whsec_…)."
+    )
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
         None, description="The DynamoDB table; afterturn-{lane} where nothing is said."

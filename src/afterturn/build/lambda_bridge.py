@@ -6,11 +6,9 @@ Settings are the function's environment, as everywhere; ``AFTERTURN_APP`` names 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from afterturn.app import App, load_app
@@ -18,10 +16,10 @@ from afterturn.bridge.aws_lambda import Answer, Handler, Invocations
 from afterturn.bridge.bridge import Bridge
 from afterturn.build.bridging import signalled_by
 from afterturn.build.emit import access_of
+from afterturn.build.functions import function_settings, release, set_up_logging
 from afterturn.build.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.clock import system_clock
-from afterturn.config import Profile, read_settings
-from afterturn.errors import ConfigError, EngineUnavailable
+from afterturn.errors import EngineUnavailable
 from afterturn.reactions.registry import Registry
 
 
@@ -52,7 +50,7 @@ async def probe() -> dict[str, Any]:
             engine = "unavailable"
         names, queues = opened.names, opened.queues
         return {
-            "version": _release(),
+            "version": release(),
             "lane": names.lane,
             "table": names.table,
             "queues": [url.rpartition("/")[2] for url in (queues.main, queues.direct)],
@@ -64,9 +62,7 @@ async def probe() -> dict[str, Any]:
 @asynccontextmanager
 async def _open() -> AsyncIterator[tuple[Registry, LaneBridge]]:
     """The bridge of the settings' lane, and whom it signals."""
-    settings = read_settings()
-    if settings.profile is not Profile.AWS:
-        raise ConfigError(f"setting profile (AFTERTURN_PROFILE): a function's is aws, not {settings.profile.value}")
+    settings = function_settings()
     name = os.environ.get("AFTERTURN_APP")
     registry = signalled_by(load_app(name) if name else App())
     access, address = access_of(settings), address_of(settings)
@@ -80,19 +76,5 @@ async def _open_ends() -> AsyncIterator[tuple[Bridge, Invocations]]:
         yield opened.bridge, opened.stream
 
 
-def _release() -> str | None:
-    try:
-        return version("afterturn")
-    except PackageNotFoundError:
-        return None
-
-
-def _set_up_logging() -> None:
-    """Lambda's own handler writes the lines; without this it would take warnings and worse only."""
-    level = os.environ.get("AFTERTURN_LOG_LEVEL", "info").upper()
-    levels = {**logging.getLevelNamesMapping(), "OFF": logging.CRITICAL + 1}
-    logging.getLogger("afterturn").setLevel(levels.get(level, logging.INFO))
-
-
-_set_up_logging()
+set_up_logging()
 handler = Function()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +35,7 @@ from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.importers import BadRecord, Reader, read
 from afterturn.model import UNASSIGNED, Turn, check_id, parse
 from afterturn.settle import Receipt
+from afterturn.strict_json import read_json
 
 _BAD_SHOWN = 20
 _TICK_SCREEN, _TICK_LOG = 0.1, 5.0
@@ -220,7 +219,7 @@ def settle(
     set_up_logging(ctx, log_level)
     if sys.stdin.isatty():
         note("Reading one turn as JSON; end it with Ctrl-D.")
-    given = read_json(sys.stdin.buffer.read())
+    given = read_json(sys.stdin.buffer.read(), where="stdin")
     if not isinstance(given, dict):
         raise InvalidInput("stdin: is JSON, but not an object; give one turn")
     turn = parse(Turn, given)
@@ -236,46 +235,3 @@ def settle(
 async def _settle(app: App, settings: Settings, turn: Turn) -> Receipt:
     async with app.open(settings) as backbone:
         return await backbone.settle(turn)
-
-
-def read_json(data: bytes) -> object:
-    """A JSON value that means one thing: no name twice, no NaN. Raises InvalidInput that says where it is wrong."""
-    try:
-        return json.loads(
-            data.decode("utf-8-sig"),
-            object_pairs_hook=_once,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"stdin: is not UTF-8 (byte {error.start + 1})") from None
-    except json.JSONDecodeError as error:
-        if not data.strip():
-            raise InvalidInput("stdin: is empty; give one turn as JSON") from None
-        raise InvalidInput(f"stdin: is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
-    except RecursionError:
-        raise InvalidInput("stdin: is nested too deeply") from None
-    except InvalidInput:
-        raise
-    except ValueError:
-        raise InvalidInput("stdin: has a number of too many digits") from None
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidInput(f"stdin: the name {name[:40]!r} stands twice in one object")
-        found[name] = value
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise InvalidInput(f"stdin: {name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise InvalidInput("stdin: has a number that is too large")
-    return value

@@ -1,0 +1,33 @@
+"""What the lane's Lambda functions have in common."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+from afterturn.config import Profile, Settings, read_settings
+from afterturn.errors import ConfigError
+
+
+def function_settings() -> Settings:
+    """The settings of a function: its environment. Raises ConfigError for another profile."""
+    settings = read_settings()
+    if settings.profile is not Profile.AWS:
+        raise ConfigError(f"setting profile (AFTERTURN_PROFILE): a function's is aws, not {settings.profile.value}")
+    return settings
+
+
+def release() -> str | None:
+    """Which afterturn is in the zip."""
+    try:
+        return version("afterturn")
+    except PackageNotFoundError:
+        return None
+
+
+def set_up_logging() -> None:
+    """Lambda's own handler writes the lines; without this it would take warnings and worse only."""
+    level = os.environ.get("AFTERTURN_LOG_LEVEL", "info").upper()
+    levels = {**logging.getLevelNamesMapping(), "OFF": logging.CRITICAL + 1}
+    logging.getLogger("afterturn").setLevel(levels.get(level, logging.INFO))
