@@ -143,7 +143,7 @@ def _delivery(notification: object, name: str, now: datetime) -> Arrival:
     if not provider_id:
         return Nothing("event-without-message-id")
     detail = field(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
-    soft = name == "bounce" and field(detail, "bounceType") not in {"Permanent", "Undetermined"}
+    soft = name == "bounce" and label(field(detail, "bounceType")) not in {"Permanent", "Undetermined"}
     return Delivery(
         provider_id=provider_id,
         state="soft-bounced" if soft else _STATES[name],

@@ -1,0 +1,92 @@
+"""Damaged mails and notifications: each is refused or arrives, and nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from tests.unit.funnel.channels import NOW, SAMPLES, here, request
+from tests.unit.funnel.mails import RECEIPT, assert_fits
+from tests.unit.funnel.mutations import mutate
+from tests.unit.funnel.mutations_mail import mutate_mail
+
+from afterturn.funnel.arrivals import Arrival, Arrived, Rejected
+from afterturn.funnel.email import graph, ses
+from afterturn.funnel.email.message import read_mail
+from afterturn.funnel.email.replies import reply_of
+
+ROUNDS = 60
+MAILS = sorted((SAMPLES / "email-raw").glob("*.eml"))
+REPLIES = sorted((SAMPLES / "email-reply-text").glob("*.txt"))
+ENVELOPES = sorted((SAMPLES / "ses-sns").glob("*.json"))
+NOTIFICATIONS = sorted((SAMPLES / "graph").glob("*.json"))
+STATES = {"secretClientValue", "<secretClientState>"}
+
+
+def _survives(attempt: Callable[[], Iterable[Arrival]], what: str) -> None:
+    try:
+        for arrival in attempt():
+            assert_fits(arrival)
+    except Rejected as refused:
+        if refused.status not in {400, 413}:
+            raise AssertionError(what) from refused
+    except Exception as error:
+        raise AssertionError(what) from error
+
+
+@here
+@pytest.mark.parametrize("path", MAILS, ids=lambda path: path.stem)
+def test_a_damaged_mail_arrives(path: Path) -> None:
+    sound = path.read_bytes()
+    for seed in range(ROUNDS):
+        damaged = mutate_mail(sound, random.Random(f"{path.stem}{seed}"))
+        _survives(lambda raw=damaged: [read_mail(raw, RECEIPT)], f"{path.stem}, seed {seed}")
+
+
+@here
+@pytest.mark.parametrize("path", REPLIES, ids=lambda path: path.stem)
+def test_a_damaged_text_keeps_something_that_was_said(path: Path) -> None:
+    sound = path.read_bytes()
+    for seed in range(ROUNDS):
+        text = mutate_mail(sound, random.Random(f"{path.stem}{seed}")).decode(errors="replace")
+        assert not text.strip() or reply_of(text).strip(), f"seed {seed}"
+
+
+@here
+@pytest.mark.parametrize("path", ENVELOPES, ids=lambda path: path.stem)
+def test_a_damaged_envelope_is_refused_or_arrives(path: Path) -> None:
+    sound = path.read_bytes()
+    inner = json.loads(sound).get("Message", sound.decode())
+    for seed in range(ROUNDS * 4):
+        chance = random.Random(f"{path.stem}{seed}")
+        what = f"{path.stem}, seed {seed}"
+        outer = mutate(sound, chance)
+        _survives(lambda body=outer: ses.read(request(body), now=NOW), what)
+        within = mutate(inner.encode(), chance).decode(errors="surrogateescape")
+        _survives(lambda text=within: ses.read_notification(text, now=NOW), what)
+
+
+@here
+@pytest.mark.parametrize("path", NOTIFICATIONS, ids=lambda path: path.stem)
+def test_a_damaged_notification_is_refused_or_arrives(path: Path) -> None:
+    sound = path.read_bytes()
+    for seed in range(ROUNDS * 4):
+        damaged = mutate(sound, random.Random(f"{path.stem}{seed}"))
+        what = f"{path.stem}, seed {seed}"
+        _survives(lambda body=damaged: graph.read(request(body), client_states=STATES), what)
+        try:
+            answer = json.loads(damaged)
+        except (ValueError, RecursionError):
+            continue
+        _survives(lambda message=answer: [graph.fetched(message, now=NOW)], what)
+
+
+@here
+def test_damage_is_the_same_in_every_run() -> None:
+    raw = MAILS[0].read_bytes()
+    first, second = (read_mail(mutate_mail(raw, random.Random("x")), RECEIPT) for _ in range(2))
+    assert isinstance(first, Arrived)
+    assert first == second
