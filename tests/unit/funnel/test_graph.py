@@ -345,7 +345,8 @@ def test_a_draft_or_a_message_that_is_gone_makes_no_turn() -> None:
     assert arrived(isDraft=True) == Nothing("draft")
     gone = {"error": {"code": "ErrorItemNotFound", "message": "not found"}}
     assert fetched(gone, now=NOW) == Nothing("message-gone")
-    for answer in (None, [], "x", {}, {"value": []}):
+    answers: list[object] = [None, [], "x", {}, {"value": []}]
+    for answer in answers:
         assert fetched(answer, now=NOW) == Nothing("not-a-message")
 
 

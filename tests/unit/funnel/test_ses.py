@@ -106,7 +106,10 @@ async def test_what_sns_signed_is_let_in(version: str, subject: str | None) -> N
 
 
 async def test_a_subscription_is_signed_in_its_own_way() -> None:
-    extra = {"Token": "t", "SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&a=b"}
+    extra: dict[str, Any] = {
+        "Token": "t",
+        "SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&a=b",
+    }
     for kind in ("SubscriptionConfirmation", "UnsubscribeConfirmation"):
         await check(posted(signed(Type=kind, **extra)))
         changed = {**signed(Type=kind, **extra), "SubscribeURL": "https://evil.example/"}
@@ -450,7 +453,7 @@ def test_a_mail_whose_content_another_action_has_takes_nobodys_id() -> None:
     assert only(read_notification(notification(None), now=NOW)) == Nothing("mail-without-content")
 
 
-RANKED = [
+RANKED: list[tuple[dict[str, Any], str]] = [
     ({"eventType": "Send"}, "sent"),
     ({"eventType": "DeliveryDelay", "deliveryDelay": {"delayType": "MailboxFull"}}, "delayed"),
     ({"notificationType": "Bounce", "bounce": {"bounceType": "Transient", "bounceSubType": "General"}}, "soft-bounced"),
