@@ -39,6 +39,9 @@ def loaded_by(statement: str) -> set[str]:
     [
         "afterturn",
         "afterturn.build",
+        "afterturn.build.bridging",
+        "afterturn.build.lambda_funnel",
+        "afterturn.build.settling",
         "afterturn.settle",
         "afterturn.bridge.bridge",
         "afterturn.inbox",
