@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from afterturn.errors import MissingExtra
 
-_MAX_LINES = 4_000
+_MAX_LINES = 2_000
 """Quotes are looked for in so many lines; what follows them is kept as it stands."""
 _MAX_INTRODUCTION = 400
 _WRAPPED = 3
