@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 
 from afterturn.model import check_id
 
@@ -87,6 +88,7 @@ def _packed(address: str) -> str:
     return "".join(str(unicodedata.decimal(char, char)) for char in packed.replace("\uff0b", "+"))
 
 
+@lru_cache(maxsize=10_000)
 def _e164(number: str, region: str | None) -> str | None:
     """Judged by length only: which ranges are in use changes with every release, and ids must not."""
     import phonenumbers  # noqa: PLC0415 - 20 ms, and most commands meet no number

@@ -83,7 +83,7 @@ def _bytes(body: bytes, chance: random.Random) -> bytes:
 def _json(body: bytes, chance: random.Random) -> bytes | None:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     for _ in range(chance.choice((1, 1, 2, 4))):
         places = list(_places(value))
@@ -147,5 +147,8 @@ def _form(body: bytes, chance: random.Random) -> bytes | None:
             case 4:
                 pairs[at] = (f"{name}{chance.randrange(20)}", value)
             case _:
-                pairs += [(f"{name}{number}", value) for number in range(chance.choice((1, 60, 1_100)))]
+                pairs += [
+                    (f"{name}{number}", value)
+                    for number in range(1 if len(value) > 1_000 else chance.choice((1, 60, 1_100)))
+                ]
     return urlencode(pairs, errors="surrogatepass").encode()
