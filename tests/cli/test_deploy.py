@@ -13,9 +13,10 @@ import pytest
 from tests.cli.command import call
 
 IMPORTED = """
-import asyncio, json, sys
+import asyncio, importlib, json, sys
 sys.path[:] = [sys.argv[1], *sys.path]
-import afterturn.build.lambda_bridge
+importlib.import_module(sys.argv[2])
+import afterturn
 from afterturn.aws.session import Access, open_client
 
 async def opened():
@@ -30,24 +31,27 @@ print(json.dumps([sorted({m.__name__ for m in foreign}), afterturn.__file__]))
 """In an interpreter that finds nothing but the zip's content and the standard library."""
 
 
-def test_the_zip_has_everything_that_the_bridge_loads(tmp_path: Path) -> None:
-    out = tmp_path / "bridge.zip"
+@pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("funnel", (15, 60))])
+def test_the_zip_has_everything_that_the_function_loads_and_little_else(
+    part: str, megabytes: tuple[int, int], tmp_path: Path
+) -> None:
+    out = tmp_path / f"{part}.zip"
     machine = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
     runtime = f"python3.{sys.version_info.minor}"
-    done = call("aws", "deploy", "bridge", "--out", out, "--json", "--runtime", runtime, "--architecture", machine)
+    done = call("aws", "deploy", part, "--out", out, "--json", "--runtime", runtime, "--architecture", machine)
     assert done.code == 0, done.err
     told = done.json
     assert (told["file"], told["bytes"]) == (str(out), out.stat().st_size)
-    assert told["bytes"] < 30_000_000
-    assert told["unzipped"] < 100_000_000
-    assert "installing what the bridge needs" in done.err
+    assert told["bytes"] < megabytes[0] * 1_000_000
+    assert told["unzipped"] < megabytes[1] * 1_000_000
+    assert f"installing what the {part} needs" in done.err
     with zipfile.ZipFile(out) as made:
         names = made.namelist()
         made.extractall(tmp_path / "laid")
-    assert any(name.startswith("temporalio/client") for name in names)
+    assert any(name.startswith("temporalio/") for name in names) is (part == "bridge")
     assert not [name for name in names if name.startswith(("typer/", "rich/", "pydantic_ai/", "bin/"))]
     if sys.platform == "linux":  # elsewhere the packages of Lambda's machines cannot be loaded
-        command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid")]
+        command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid"), f"afterturn.build.lambda_{part}"]
         loaded = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert loaded.returncode == 0, loaded.stderr
         assert json.loads(loaded.stdout) == [[], str(tmp_path / "laid" / "afterturn" / "__init__.py")]

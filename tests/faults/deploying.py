@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ __all__ = ["access", "emulator", "session"]
 
 DEV = Names.of("dev")
 BRIDGE = DEV.function("bridge")
+QUICK = Patience(timeout=60, every=0.05)
 ROLE = "arn:aws:iam::000000000000:role/afterturn"
 
 STUB = """
@@ -122,15 +123,14 @@ class Rig:
         given = zip_ or small_zip(self.folder / "one.zip")
         return await asyncio.to_thread(aws, "deploy", "bridge", "--zip", given, *words)
 
-    async def bring(self, zip_: Path, heard: Callable[[str], None] = lambda line: None) -> None:
+    async def bring(self, zip_: Path, patience: Patience = QUICK) -> None:
         """As the command does it, without the command."""
         made = archive.read(zip_)
         found = await look_for(self.account, Part.BRIDGE, DEV)
         given = variables(Part.BRIDGE, DEV, os.environ, found.variables)
         wanted = Wanted(Part.BRIDGE, DEV, made.sha256, "python3.13", "x86_64", 512, role=ROLE, variables=given)
         planned = plan(wanted, found, function_arn(self.account, BRIDGE))
-        patience = Patience(timeout=60, every=0.05)
-        await carrying.carry_out(self.account, wanted, found, planned, made, patience=patience, heard=heard)
+        await carrying.carry_out(self.account, wanted, found, planned, made, patience=patience)
 
     def writes(self) -> list[str]:
         """The calls from now on that change something."""

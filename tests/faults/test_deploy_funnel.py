@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 
+import pytest
 from tests.faults.deploying import (  # noqa: F401
     DEV,
     ROLE,
@@ -15,18 +17,17 @@ from tests.faults.deploying import (  # noqa: F401
     handler_zip,
     open_rig,
     session,
+    small_zip,
     temporal_server,
 )
 
 
 class TestFunnel:
     async def test_it_is_called_at_a_url_that_stays_the_same(self, rig: Rig) -> None:
-        answer = 'return {"lane": "dev", "table": "afterturn-dev"}'
+        answer = 'return {"lane": "dev", "table": "afterturn-dev", "emitter": "inbound-lambda"}'
         for note in ("one", "two"):
             zip_ = handler_zip(rig.folder / f"{note}.zip", "funnel", f"{answer}  # {note}")
-            done = await asyncio.to_thread(
-                aws, "deploy", "funnel", "--zip", zip_, "--json", "--role", ROLE, "--app", "keys_app:app"
-            )
+            done = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--json", "--role", ROLE)
             assert done.code == 0, done.err
             assert done.json["url"].startswith("https://")
         assert done.json["version"] == "2"
@@ -39,3 +40,16 @@ class TestFunnel:
         assert given["AFTERTURN_EMITTER"] == "inbound-lambda"
         assert not [key for key in given if "TEMPORAL" in key]
         assert (await rig.functions.list_event_source_mappings())["EventSourceMappings"] == []
+
+    async def test_it_serves_only_with_the_secret_that_requests_are_signed_with(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        zip_ = small_zip(rig.folder / "real.zip")
+        bare = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--role", ROLE)
+        assert bare.code == 1
+        assert "AFTERTURN_TURNS_SECRET" in bare.err
+        secret = "whsec_" + base64.b64encode(b"a secret of thirty-two characters").decode()
+        monkeypatch.setenv("AFTERTURN_TURNS_SECRET", secret)
+        done = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--json")
+        assert (done.code, done.json["version"]) == (0, "2"), done.err
+        assert secret not in done.out + done.err

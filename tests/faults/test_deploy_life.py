@@ -19,6 +19,9 @@ from tests.faults.deploying import (  # noqa: F401
     temporal_server,
 )
 
+from afterturn.errors import StoreError
+from afterturn.operations.indexes import Patience
+
 
 class TestBridge:
     async def test_what_is_settled_reaches_every_consumer_through_the_deployed_function(self, rig: Rig) -> None:
@@ -139,6 +142,31 @@ class TestBridge:
         assert await served_after_each(small_zip(rig.folder / "two.zip", "two")) == ["1", "1", "1", "2"]
         assert made == ["UpdateFunctionCode", "UpdateFunctionConfiguration", "PublishVersion", "UpdateAlias"]
         assert await rig.versions() == ["1", "2"]
+
+    @pytest.mark.parametrize(
+        ("told", "problem"),
+        [
+            ({"LastUpdateStatus": "InProgress"}, "is not ready after 0 s"),
+            ({"LastUpdateStatus": "Failed", "LastUpdateStatusReasonCode": "EniLimitExceeded"}, "EniLimitExceeded"),
+            ({"State": "Pending"}, "state Pending"),
+        ],
+        ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
+    )
+    async def test_what_lambda_does_not_get_ready_is_neither_published_nor_waited_for_without_an_end(
+        self, rig: Rig, told: dict[str, str], problem: str
+    ) -> None:
+        """The emulator is always ready soon; AWS need not be."""
+
+        def tell(parsed: dict[str, Any], **_: Any) -> None:
+            parsed |= told
+
+        rig.functions.meta.events.register("after-call.lambda.GetFunctionConfiguration", tell)
+        with pytest.raises(StoreError, match=problem):
+            await rig.bring(small_zip(rig.folder / "one.zip"), Patience(timeout=0.2, every=0.05))
+        assert (await rig.versions(), await rig.serving()) == ([], None)
+        rig.functions.meta.events.unregister("after-call.lambda.GetFunctionConfiguration", tell)
+        await rig.bring(rig.folder / "one.zip")
+        assert await rig.serving() == "1"
 
     async def test_it_is_sent_through_a_bucket_where_one_is_named(self, rig: Rig) -> None:
         await rig.account.clients["s3"].create_bucket(Bucket="zips")

@@ -82,7 +82,8 @@ class TestVariables:
 
     def test_the_funnel_gets_the_settings_of_channels_and_no_way_to_temporal(self) -> None:
         shell = {**SHELL, "AFTERTURN_ALERT_SECRET": "hush", "AFTERTURN_SOME_CHANNEL_SECRET": "its"}
-        given = variables(Part.FUNNEL, DEV, shell, {})
+        given = variables(Part.FUNNEL, DEV, {**shell, "AFTERTURN_APP": "mine:app"}, {}, app="mine:app")
+        assert "AFTERTURN_APP" not in given
         assert given["AFTERTURN_SOME_CHANNEL_SECRET"] == "its"
         assert given["AFTERTURN_EMITTER"] == "inbound-lambda"
         assert not [name for name in given if "TEMPORAL" in name or "ALERT" in name]
@@ -241,13 +242,15 @@ ANSWER = {
     "consumers": ["topics"],
     "engine": "ok",
 }
-"""Of a bridge that is as wanted."""
+FUNNEL_ANSWER = {"version": "0.1.0", "lane": "dev", "table": "afterturn-dev", "emitter": "inbound-lambda"}
+"""Of functions that are as wanted."""
 
 
 class TestProbe:
     def test_a_function_that_says_what_is_wanted_passes(self) -> None:
         assert judge(BRIDGE, ANSWER) is None
-        assert judge(FUNNEL, {"lane": "dev", "table": "afterturn-dev"}) is None
+        assert judge(FUNNEL, FUNNEL_ANSWER) is None
+        assert "its emitter is 'web'" in str(judge(FUNNEL, {**FUNNEL_ANSWER, "emitter": "web"}))
 
     @pytest.mark.parametrize(
         ("change", "problem"),

@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]+\Z")
 _BRIDGE_TAKES = frozenset({"APP", "LEASE", "LOG_LEVEL", "TEMPORAL_ADDRESS", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE"})
 _OTHERS = re.compile(
     r"(ALERT|AWS|EFFECTS|LOCAL|TEMPORAL|TEST|WEBHOOK)_.+"
-    r"|BRIDGE_POLLS|BUSY_TIMEOUT|DB|EMITTER|GRACE|LANE|LEASE|LONG_POLL|MODEL|POLL|PROFILE|SLOTS|SWEEP_EVERY|TABLE"
+    r"|APP|BRIDGE_POLLS|BUSY_TIMEOUT|DB|EMITTER|GRACE|LANE|LEASE|LONG_POLL|MODEL|POLL|PROFILE|SLOTS|SWEEP_EVERY|TABLE"
     r"|TAXONOMY"
 )
 """Settings of the shell that a funnel has no use for: a secret goes nowhere where it is not needed."""
@@ -41,6 +41,10 @@ class Part(StrEnum):
 
     BRIDGE = "bridge"
     FUNNEL = "funnel"
+
+
+EMITTERS = {Part.BRIDGE: Emitter.WORKER, Part.FUNNEL: Emitter.INBOUND_LAMBDA}
+"""What each is called in the events that it emits; a bridge only passes others' on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def variables(
         if name not in shell:
             raise InvalidInput(f"--env {name}: it is not set in this shell; its value is taken from there")
         given[name] = shell[name]
-    if app is not None:
+    if app is not None and part is Part.BRIDGE:
         given["AFTERTURN_APP"] = app
     if endpoint is not None:
         given["AFTERTURN_AWS_ENDPOINT_URL"] = endpoint
@@ -112,7 +116,7 @@ def variables(
         "AFTERTURN_PROFILE": "aws",
         "AFTERTURN_LANE": names.lane,
         "AFTERTURN_TABLE": names.table,
-        "AFTERTURN_EMITTER": (Emitter.WORKER if part is Part.BRIDGE else Emitter.INBOUND_LAMBDA).value,
+        "AFTERTURN_EMITTER": EMITTERS[part].value,
     }
     dropped = set(unset)
     if wrong := dropped & given.keys():

@@ -9,7 +9,7 @@ from typing import Any
 from afterturn.errors import AfterturnError
 from afterturn.operations.account import Account
 from afterturn.operations.deploy.calls import functions, told
-from afterturn.operations.deploy.functions import Part, Wanted
+from afterturn.operations.deploy.functions import EMITTERS, Part, Wanted
 
 EVENT = {"afterturn": "probe"}
 
@@ -54,6 +54,8 @@ def judge(wanted: Wanted, answer: Mapping[str, Any] | None) -> str | None:
     expected: dict[str, object] = {"lane": names.lane, "table": names.table}
     if wanted.part is Part.BRIDGE:
         expected |= {"queues": list(wanted.queues), "engine": "ok"}
+    else:
+        expected |= {"emitter": EMITTERS[Part.FUNNEL].value}
     for key, value in expected.items():
         if answer.get(key) == value:
             continue
