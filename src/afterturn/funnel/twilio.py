@@ -168,7 +168,7 @@ def _spellings(url: str) -> Iterator[str]:
 
 
 def _signature(signed: str, auth_token: str) -> str:
-    made = hmac.new(auth_token.encode(), signed.encode("utf-8", "surrogateescape"), hashlib.sha1)
+    made = hmac.new(auth_token.encode(), signed.encode("utf-8", "surrogatepass"), hashlib.sha1)
     return base64.b64encode(made.digest()).decode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from dataclasses import replace
@@ -96,6 +97,9 @@ def test_only_the_signature_of_this_very_request_is_good(name: str) -> None:
         ),
         replace(signed, headers={SIGNATURE_HEADER: signature.swapcase()}),
         replace(signed, url=signed.url + "?a=1"),
+        replace(signed, url=signed.url + "?bodySHA256=" + hashlib.sha256(signed.body).hexdigest()),
+        replace(signed, url=signed.url + "\ud800\udcff"),
+        replace(signed, url="/webhooks/twilio"),
         replace(signed, url=signed.url.replace("https", "http")),
         replace(signed, body=signed.body + b"&Body=more"),
         replace(signed, body=signed.body.replace(b"AccountSid=AC", b"AccountSid=AD")),
