@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,9 +40,9 @@ async def invoke(rig: Rig, event: object) -> dict[str, Any]:
     return body
 
 
-def called(path: str, body: bytes, **more: str) -> dict[str, Any]:
+def called(path: str, body: bytes, more: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The event of a function URL for a signed request."""
-    request = signed(body, at=datetime.now(UTC), **more)
+    request = signed(body, more, at=datetime.now(UTC))
     return {
         "version": "2.0",
         "rawPath": path,
@@ -65,7 +66,7 @@ class TestFunnel:
         assert (first["statusCode"], again["statusCode"]) == (200, 200)
         told = json.loads(first["body"])
         assert (told["new"], json.loads(again["body"])) == (True, {**told, "new": False})
-        wrong = called("/turns", turn("c-2").encode(), **{"webhook-signature": "v1,AAAA"})
+        wrong = called("/turns", turn("c-2").encode(), {"webhook-signature": "v1,AAAA"})
         for odd, status in ((wrong, 401), (called("/other", b"{}"), 404), ({"Records": []}, 400), ([], 400), (7, 400)):
             answer = await invoke(rig, odd)
             assert answer["statusCode"] == status, odd

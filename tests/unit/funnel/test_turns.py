@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,10 +52,10 @@ class Settling:
         return Receipt(event=event, new=len(self.turns) == 1)
 
 
-def signed(body: bytes, *, secret: str = SECRET, at: datetime = NOW, **more: str) -> Request:
+def signed(body: bytes, more: Mapping[str, str] | None = None, *, secret: str = SECRET, at: datetime = NOW) -> Request:
     signature = Webhook(secret).sign("msg_1", at, body.decode("utf-8", "replace"))
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(int(at.timestamp())), "webhook-signature": signature}
-    return Request("POST", "https://funnel.example/turns", headers | more, body)
+    return Request("POST", "https://funnel.example/turns", headers | dict(more or {}), body)
 
 
 async def answered(request: Request, settling: Settling) -> Answer:
@@ -75,7 +76,7 @@ async def test_of_several_signatures_one_has_to_be_good() -> None:
     """A secret that is being changed signs twice for a while."""
     request = signed(turn("c-1").encode())
     old = signed(request.body, secret=OTHER).headers["webhook-signature"]
-    both = signed(request.body, **{"webhook-signature": f"{old} {request.headers['webhook-signature']}"})
+    both = signed(request.body, {"webhook-signature": f"{old} {request.headers['webhook-signature']}"})
     assert (await answered(both, Settling())).status == 200
 
 
@@ -98,7 +99,7 @@ async def test_of_several_signatures_one_has_to_be_good() -> None:
 )
 async def test_headers_that_do_not_fit_are_refused(headers: dict[str, str]) -> None:
     settling = Settling()
-    answer = await answered(signed(turn("c-1").encode(), **headers), settling)
+    answer = await answered(signed(turn("c-1").encode(), headers), settling)
     assert answer.status == 401
     assert json.loads(answer.body)["error"]["code"] == "rejected"
     assert settling.turns == []
