@@ -36,7 +36,7 @@ from afterturn.store.sqlite import SqliteStore
 from afterturn.stream.port import Delivery, Queue, Receipt
 from afterturn.stream.sqlite import SqliteStream
 from bench import bursts, files, servers
-from bench.measure import Report, Stopwatch, figure, ratio
+from bench.measure import Report, Stopwatch, Took, figure, ratio
 
 CONSUMERS = ("topics", "grade")
 BATCH = 10
@@ -59,9 +59,12 @@ class Call:
 
 @dataclass(slots=True)
 class _Side:
-    """Signals a second, round by round."""
+    """What the signals of each round took."""
 
-    rates: dict[str, list[float]] = field(default_factory=lambda: {NEW: [], EXISTING: []})
+    took: dict[str, list[Took]] = field(default_factory=lambda: {NEW: [], EXISTING: []})
+
+    def rates(self, kind: str) -> list[float]:
+        return [one.rate for one in self.took[kind]]
 
 
 def run(*, rounds: int = 7, conversations: int = 40, folder: Path | None = None) -> Report:
@@ -95,22 +98,25 @@ async def _run(place: Path, target: str, rounds: int, conversations: int) -> Rep
                     (theirs, partial(_bare, client, calls_of(registry, "bare", events))),
                 ]
                 for side, work in sides if number % 2 else reversed(sides):
-                    rate = await work()
+                    took = await work()
                     if number:  # the first round warms up
-                        side.rates[kind].append(rate)
+                        side.took[kind].append(took)
     burst = await bursts.measured(place, client)
+    kinds = (NEW, EXISTING)
     return Report(
         "bridge",
         (
-            *(figure(f"bridge, {kind}", "signals/s", rates) for kind, rates in ours.rates.items()),
-            *(figure(f"bare client, {kind}", "signals/s", rates) for kind, rates in theirs.rates.items()),
+            *(figure(f"bridge, {kind}", "signals/s", ours.rates(kind)) for kind in kinds),
+            *(figure(f"bare client, {kind}", "signals/s", theirs.rates(kind)) for kind in kinds),
+            *(
+                figure(f"processor: {name}, {kind}", "µs/signal", [one.processor_micros for one in side.took[kind]])
+                for name, side in (("bridge", ours), ("bare client", theirs))
+                for kind in kinds
+            ),
             *burst.figures,
         ),
         (
-            *(
-                ratio(f"bridge / bare client, {kind}", ours.rates[kind], theirs.rates[kind], aim=0.9)
-                for kind in ours.rates
-            ),
+            *(ratio(f"bridge / bare client, {kind}", ours.rates(kind), theirs.rates(kind), aim=0.9) for kind in kinds),
             *burst.ratios,
         ),
         {
@@ -159,8 +165,8 @@ async def signal_with_start(client: Client, call: Call) -> None:
     )
 
 
-async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) -> float:
-    """Batches of the events, so many at a time; signals a second."""
+async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) -> Took:
+    """Batches of the events, so many at a time."""
     deliveries = [_delivery(number, event) for number, event in enumerate(events)]
     batches = iter([deliveries[start : start + BATCH] for start in range(0, len(deliveries), BATCH)])
 
@@ -172,10 +178,10 @@ async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) ->
 
     watch = Stopwatch()
     await asyncio.gather(*(poll() for _ in range(polls)))
-    return watch.took(len(events) * len(CONSUMERS)).rate
+    return watch.took(len(events) * len(CONSUMERS))
 
 
-async def _bare(client: Client, calls: Sequence[Call]) -> float:
+async def _bare(client: Client, calls: Sequence[Call]) -> Took:
     waiting = iter(calls)
 
     async def caller() -> None:
@@ -184,7 +190,7 @@ async def _bare(client: Client, calls: Sequence[Call]) -> float:
 
     watch = Stopwatch()
     await asyncio.gather(*(caller() for _ in range(PARALLEL)))
-    return watch.took(len(calls)).rate
+    return watch.took(len(calls))
 
 
 def _events(conversations: int, number: int, times: int, later: bool) -> Iterator[TurnSettled]:
