@@ -74,6 +74,7 @@ def test_the_function_of_the_bridge_loads_a_temporal_client_and_no_worker() -> N
     loaded = loaded_by("import afterturn.build.lambda_bridge")
     assert "temporalio.client" in loaded
     assert not loaded & {"temporalio.worker", "afterturn.build.aws", "afterturn.build.embedded", "sqlite3", "httpx"}
+    assert "afterturn.store.dynamodb" not in loaded
 
 
 @pytest.mark.parametrize("protocol", HALVES)

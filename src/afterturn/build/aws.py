@@ -11,7 +11,7 @@ from afterturn.aws.session import Access, open_session
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
 from afterturn.bridge.reading import Reading
-from afterturn.build.emit import access_of
+from afterturn.build.access import access_of
 from afterturn.build.policy import policy_of
 from afterturn.build.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.clock import Clock

@@ -57,7 +57,7 @@ async def open_bridge(app: App, settings: Settings, *, clock: Clock = system_clo
 
     reading = Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls)
     if settings.profile is Profile.AWS:
-        from afterturn.build.emit import access_of  # noqa: PLC0415 - see above
+        from afterturn.build.access import access_of  # noqa: PLC0415 - see above
 
         async with open_lane_bridge(settings, registry, clock, access_of(settings), address_of(settings)) as lane:
             yield LoneBridge(lane.bridge, registry, reading, settings.poll)

@@ -13,11 +13,6 @@ from afterturn.store.dynamodb import DynamoStore, open_store
 from afterturn.stream.sqs import SqsPublisher, find_queues, open_publisher
 
 
-def access_of(settings: Settings) -> Access:
-    """Where the AWS of a deployment is; credentials come from where every AWS tool takes them."""
-    return Access(region=settings.aws_region, endpoint=settings.aws_endpoint_url)
-
-
 @asynccontextmanager
 async def open_writer(
     settings: Settings, clock: Clock, access: Access

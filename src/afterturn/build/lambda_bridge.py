@@ -14,8 +14,8 @@ from typing import Any
 from afterturn.app import App, load_app
 from afterturn.bridge.aws_lambda import Answer, Handler, Invocations
 from afterturn.bridge.bridge import Bridge
+from afterturn.build.access import access_of
 from afterturn.build.bridging import signalled_by
-from afterturn.build.emit import access_of
 from afterturn.build.functions import function_settings, release, set_up_logging
 from afterturn.build.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.clock import system_clock

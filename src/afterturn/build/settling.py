@@ -34,7 +34,8 @@ async def _open_ends(settings: Settings, clock: Clock) -> AsyncIterator[tuple[Wr
         with open_file(settings, clock) as ends:
             yield ends
         return
-    from afterturn.build.emit import access_of, open_writer  # noqa: PLC0415 - see above
+    from afterturn.build.access import access_of  # noqa: PLC0415 - see above
+    from afterturn.build.emit import open_writer  # noqa: PLC0415 - see above
 
     if settings.profile is Profile.AWS:
         async with open_writer(settings, clock, access_of(settings)) as written:
