@@ -1,9 +1,9 @@
 """Signals a second of the bridge against a bare Temporal client, and what bursts cost, on a real development server.
 
-The subject is what a batch costs from the record to Temporal's answer: reading, merging, signalling every consumer by
-the engine. As many batches are handled at once as the long-poll bridge has receives under way. The baseline makes the
-same signalWithStart calls, whose payloads are there beforehand, by a client of ``temporalio`` with as many calls under
-way as the engine allows itself. Both go to workflows of the same kind; nobody works on them, so all that is timed is
+The subject is what a batch costs from the record to Temporal's answer: reading, merging, signalling every consumer. As
+many batches are handled at once as the long-poll bridge has receives under way. The baseline makes the same
+signalWithStart calls, whose payloads are there beforehand, by a client of ``temporalio`` with as many calls under way as
+the signaler allows itself. Both go to workflows of the same kind; nobody works on them, so all that is timed is
 signalling. First every workflow is new, then each is signalled again.
 """
 
@@ -29,10 +29,9 @@ from afterturn.model import Channel, FlushMode, Origin, Stamp
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import wire
 from afterturn.reactions.temporal.client import Address, Connection
-from afterturn.reactions.temporal.engine import TemporalEngine
+from afterturn.reactions.temporal.signaler import TemporalSignaler
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.sqlite.database import Database
-from afterturn.store.sqlite import SqliteStore
 from afterturn.stream.port import Delivery, Queue, Receipt
 from afterturn.stream.sqlite import SqliteStream
 from bench import bursts, files, servers
@@ -78,18 +77,13 @@ async def _run(place: Path, target: str, rounds: int, conversations: int) -> Rep
     registry = registry_of(CONSUMERS, quiet="1h", max_wait="1h")
     polls = Settings().bridge_polls
     with closing(Database.open(files.fresh(place, "bridge"))) as database:
-        store, stream = SqliteStore(database), SqliteStream(database, system_clock)
-        engine = TemporalEngine(
-            Connection(Address(target=target)),
-            registry,
-            store,
-            system_clock,
-            lane="ours",
-            lease=LEASE,
-            parallel=PARALLEL,
+        # Nothing fails here, so nothing is parked, buried or given back: the stream is there and is not asked.
+        stream = SqliteStream(database, system_clock)
+        signaler = TemporalSignaler(
+            Connection(Address(target=target)), registry, lane="ours", lease=LEASE, parallel=PARALLEL
         )
-        bridge = Bridge(stream, engine, registry.signalled, visibility=LEASE)
-        await engine.ready()
+        bridge = Bridge(stream, signaler, registry.signalled, visibility=LEASE)
+        await signaler.ready()
         for number in range(rounds + 1):
             for kind, times in ((NEW, 1), (EXISTING, AGAIN)):
                 events = list(_events(conversations, number, times, kind is EXISTING))

@@ -24,8 +24,8 @@ from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
 from afterturn.reactions.temporal import wire
 from afterturn.reactions.temporal.client import Address, Connection
-from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner
+from afterturn.reactions.temporal.signaler import TemporalSignaler
 from afterturn.settle import Settler
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
@@ -80,8 +80,8 @@ async def _merged(place: Path, client: Client, registry: Registry) -> Counter[in
     with closing(Database.open(files.fresh(place, "merged"))) as database:
         store, stream = SqliteStore(database, outbox=sqlite_stream.outbox), SqliteStream(database, system_clock)
         connection = Connection(Address(target=client.service_client.config.target_host))
-        engine = TemporalEngine(connection, registry, store, system_clock, lane="merged", lease=bridge.LEASE)
-        reader = Bridge(stream, engine, registry.signalled, visibility=VISIBILITY)
+        signaler = TemporalSignaler(connection, registry, lane="merged", lease=bridge.LEASE)
+        reader = Bridge(stream, signaler, registry.signalled, visibility=VISIBILITY)
         conversations = await _settled(store, stream)
         async with asyncio.timeout(60):
             while await reader.pump(Queue.MAIN, limit=bridge.BATCH):
