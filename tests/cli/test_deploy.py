@@ -77,6 +77,7 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["bridge", "--zip", "a.zip", "--include", "app.py"], "--zip is a zip that is made"),
         (["bridge", "--zip", "a.zip", "--out", "b.zip"], "--zip is a zip that is made"),
         (["bridge", "--timeout", "soon"], "--timeout"),
+        (["bridge", "--out", "nowhere/b.zip"], "there is no folder nowhere"),
     ],
 )
 def test_wrong_usage_exits_2_and_builds_nothing(words: list[str], problem: str, tmp_path: Path) -> None:

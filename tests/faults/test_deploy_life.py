@@ -149,10 +149,14 @@ class TestBridge:
             ({"LastUpdateStatus": "InProgress"}, "is not ready after 0 s"),
             ({"LastUpdateStatus": "Failed", "LastUpdateStatusReasonCode": "EniLimitExceeded"}, "EniLimitExceeded"),
             ({"State": "Pending"}, "state Pending"),
+            (
+                {"MemorySize": 128, "State": "Active", "LastUpdateStatus": "Successful"},
+                "somebody else changes function",
+            ),
         ],
         ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
     )
-    async def test_what_lambda_does_not_get_ready_is_neither_published_nor_waited_for_without_an_end(
+    async def test_what_is_not_ready_or_not_ours_alone_is_neither_published_nor_waited_for_without_an_end(
         self, rig: Rig, told: dict[str, str], problem: str
     ) -> None:
         """The emulator is always ready soon; AWS need not be."""

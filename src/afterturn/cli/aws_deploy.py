@@ -12,6 +12,7 @@ from typing import Any
 
 from afterturn.cli.aws_running import run
 from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.errors import InvalidInput
 from afterturn.operations.account import Whose
 from afterturn.operations.deploy import archive, carrying, dependencies
 from afterturn.operations.deploy.archive import Archive
@@ -91,11 +92,16 @@ def rollback(whose: dict[str, Any], part: str, *, to: str | None, dry_run: bool,
 
 def _write(part: Part, make: Make, out: Path, *, json_: bool) -> None:
     """The zip alone, into a file: whole, or not at all."""
+    if not out.parent.is_dir():
+        raise InvalidInput(f"--out {out}: there is no folder {out.parent}")
     made = _archive(part, make)
     archive.check_size(made, through_s3=True)
     half = out.with_name(f"{out.name}.part")
-    half.write_bytes(made.data)
-    half.replace(out)
+    try:
+        half.write_bytes(made.data)
+        half.replace(out)
+    finally:
+        half.unlink(missing_ok=True)
     if json_:
         write_json({"file": str(out), "bytes": made.size, "unzipped": made.unzipped, "sha256": made.sha256})
     else:

@@ -11,7 +11,7 @@ from afterturn.operations.deploy import history, probing
 from afterturn.operations.deploy.archive import Archive
 from afterturn.operations.deploy.calls import functions, told
 from afterturn.operations.deploy.functions import ALIAS, Wanted
-from afterturn.operations.deploy.plan import Found, Plan, Step
+from afterturn.operations.deploy.plan import Found, Plan, Step, Told, is_as
 from afterturn.operations.indexes import Patience
 from afterturn.operations.plan import Act
 from afterturn.operations.resources import tags
@@ -36,10 +36,10 @@ async def carry_out(
     Raises AfterturnError where the new version fails its smoke check: then the alias has not moved.
     """
     patience = patience or Patience(timeout=300, every=2)
-    await _bring_function(account, wanted, plan, archive, bucket, patience, heard)
+    latest = await _bring_function(account, wanted, plan, archive, bucket, patience, heard)
     version = plan.version.subject
     if version is None:
-        version = await _publish(account, wanted, patience)
+        version = await _publish(account, wanted, latest, patience)
         heard(f"published version {version} of {wanted.name}")
     if plan.alias.act is not Act.UNCHANGED:
         await probing.check(account, wanted, version)
@@ -61,8 +61,8 @@ async def _bring_function(
     bucket: str | None,
     patience: Patience,
     heard: Heard,
-) -> None:
-    """The unpublished function, which nobody calls."""
+) -> Told:
+    """The unpublished function, which nobody calls; returns it as it is then."""
     client, name, step = functions(account), wanted.name, plan.function
     changed = {change.name for change in step.changes}
     configuration = {**wanted.configuration, "Environment": {"Variables": dict(wanted.variables)}}
@@ -79,19 +79,20 @@ async def _bring_function(
                 **configuration,
             )
         heard(f"created function {name}")
-    await _ready(account, name, patience)
+    latest = await _ready(account, name, patience)
     if step.act is not Act.UPDATE:
-        return
+        return latest
     if changed & {"code", "Architectures"}:
         code = await _code(account, wanted, archive, bucket, heard)
         with told(f"updating the code of function {name}"):
             await client.update_function_code(FunctionName=name, Architectures=[wanted.architecture], **code)
-        await _ready(account, name, patience)
+        latest = await _ready(account, name, patience)
     if changed - {"code", "Architectures"}:
         with told(f"updating the configuration of function {name}"):
             await client.update_function_configuration(FunctionName=name, **configuration)
-        await _ready(account, name, patience)
+        latest = await _ready(account, name, patience)
     heard(f"updated function {name}")
+    return latest
 
 
 async def _code(account: Account, wanted: Wanted, archive: Archive, bucket: str | None, heard: Heard) -> Code:
@@ -106,18 +107,21 @@ async def _code(account: Account, wanted: Wanted, archive: Archive, bucket: str 
     return {"S3Bucket": bucket, "S3Key": key}
 
 
-async def _ready(account: Account, name: str, patience: Patience, version: str = "$LATEST") -> None:
-    """Wait until Lambda has done what it was told. Raises StoreError where it failed, or time runs out."""
+async def _ready(account: Account, name: str, patience: Patience, version: str = "$LATEST") -> Told:
+    """Wait until Lambda has done what it was told; returns the configuration then.
+
+    Raises StoreError where it failed, or time runs out.
+    """
     begun, pause = patience.clock(), patience.every / 16
     while True:
         with told(f"function {name}"):
-            there = await functions(account).get_function_configuration(FunctionName=name, Qualifier=version)
+            there: Told = await functions(account).get_function_configuration(FunctionName=name, Qualifier=version)
         state, update = there.get("State", "Active"), there.get("LastUpdateStatus", "Successful")
         if update == "Failed" or state == "Failed":
             reason = there.get("LastUpdateStatusReasonCode") or there.get("StateReasonCode") or "no reason given"
             raise StoreError(f"Lambda could not update function {name} ({reason}); mend that, and run it again")
         if update == "Successful" and state in ("Active", "Inactive"):
-            return
+            return there
         if patience.clock() - begun >= patience.timeout:
             raise StoreBusy(
                 f"function {name} is not ready after {patience.timeout:.0f} s (state {state}, update {update}); AWS "
@@ -127,10 +131,14 @@ async def _ready(account: Account, name: str, patience: Patience, version: str =
         pause = min(pause * 2, patience.every)
 
 
-async def _publish(account: Account, wanted: Wanted, patience: Patience) -> str:
-    """``CodeSha256``: where somebody else has put other code there meanwhile, nothing is published."""
+async def _publish(account: Account, wanted: Wanted, latest: Told, patience: Patience) -> str:
+    """Where somebody else has changed the function meanwhile, nothing is published."""
+    if not is_as(wanted, latest):
+        raise StoreBusy(f"somebody else changes function {wanted.name} at the same time; look, and run it again")
     with told(f"publishing function {wanted.name}"):
-        answer = await functions(account).publish_version(FunctionName=wanted.name, CodeSha256=wanted.sha256)
+        answer = await functions(account).publish_version(
+            FunctionName=wanted.name, CodeSha256=wanted.sha256, RevisionId=latest["RevisionId"]
+        )
     version = str(answer["Version"])
     await _ready(account, wanted.name, patience, version)
     return version

@@ -22,6 +22,8 @@ async def look_for(account: Account, part: Part, names: Names, *, expected: str 
     Raises ConfigError where lane, account and credentials disagree, and for a lane without its table or queues.
     """
     check_names(names)
+    if part is Part.FUNNEL:
+        _check_driver(account)
     needed = [one for one in resources(names, account.place) if one.kind in (Kind.TABLE, Kind.QUEUE)]
     there = await look(account, needed)
     found = await _function(account, part, names)
@@ -55,6 +57,13 @@ async def version_of(account: Account, name: str, version: str) -> Told | None:
         answer = await _if_there(client, client.get_function_configuration(FunctionName=name, Qualifier=version))
     # An emulator answers for any number with what is not published.
     return answer if answer is not None and str(answer.get("Version")) == version else None
+
+
+def _check_driver(account: Account) -> None:
+    """Raise ConfigError for a driver from before a URL needed two permissions."""
+    asked = functions(account).meta.service_model.operation_model("AddPermission").input_shape.members
+    if "InvokedViaFunctionUrl" not in asked:
+        raise ConfigError("the AWS driver here is too old to open a function's URL: pip install -U aiobotocore")
 
 
 async def _function(account: Account, part: Part, names: Names) -> Found:

@@ -101,7 +101,7 @@ class Plan:
 def plan(wanted: Wanted, found: Found, arn: str) -> Plan:
     """``arn``: of the function. Raises ConfigError where something of another make is in the way."""
     function = _function(wanted, found)
-    published = None if found.newest is None or not _is_as(wanted, found.newest) else str(found.newest["Version"])
+    published = None if found.newest is None or not is_as(wanted, found.newest) else str(found.newest["Version"])
     # A version that lags behind what would be published now is published anew, whatever it was.
     if function.act is not Act.UNCHANGED:
         published = None
@@ -159,8 +159,9 @@ def _variable_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> It
             yield Change(f"variable {name}", "set", "set anew")
 
 
-def _is_as(wanted: Wanted, version: Told) -> bool:
-    return not any(True for _ in _changes(wanted, version))
+def is_as(wanted: Wanted, there: Told) -> bool:
+    """Whether a configuration that Lambda tells is as wanted, code and all."""
+    return next(iter(_changes(wanted, there)), None) is None
 
 
 def _alias(found: Found, published: str | None) -> Step:
