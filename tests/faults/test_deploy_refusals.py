@@ -67,6 +67,10 @@ class TestRefusals:
         assert done.code == 2
         assert "function:others reads queue afterturn-dev-direct.fifo already" in done.err
         assert await rig.serving() is None
+        ready = await rig.deploy("--role", ROLE, "--unmapped", "--json")
+        assert (ready.code, ready.json["version"]) == (0, "1"), ready.err
+        (there,) = (await rig.functions.list_event_source_mappings())["EventSourceMappings"]
+        assert there["FunctionArn"].endswith("others")
 
     async def test_a_queue_that_shows_its_records_too_soon_is_refused(self, rig: Rig) -> None:
         """AWS would refuse the mapping, but only after the alias has moved; the emulator takes it."""

@@ -48,6 +48,7 @@ class Way:
     bucket: str | None = None
     env: Sequence[str] = ()
     unset: Sequence[str] = ()
+    mapped: bool = True
     timeout: float = 300
     dry_run: bool = False
     json_: bool = False
@@ -134,6 +135,7 @@ async def _deploy(lane: Whose, part: Part, make: Make, way: Way) -> None:
             memory=way.memory,
             role=way.role,
             variables=environment,
+            mapped=way.mapped,
         )
         planned = plan(wanted, found, function_arn(account, wanted.name))
         serving, url = found.serving, None

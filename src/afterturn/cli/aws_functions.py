@@ -75,6 +75,12 @@ def deploy(
     unset: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A variable that it is to have no longer. Repeatable.")
     ] = None,
+    unmapped: Annotated[
+        bool,
+        typer.Option(
+            "--unmapped", metavar="", help="Of the bridge: leave its queues to whoever reads them; run again without."
+        ),
+    ] = False,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for Lambda.")] = "5m",
     dry_run: DryRun = False,
     json_: Json = False,
@@ -112,6 +118,7 @@ def deploy(
             bucket=bucket,
             env=env or (),
             unset=unset or (),
+            mapped=not unmapped,
             timeout=seconds("--timeout", timeout),
             dry_run=dry_run,
             json_=json_,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -222,6 +223,10 @@ class TestPlan:
         source = Source(DEV.main, "arn:main", VISIBILITY_S, mappings)
         with pytest.raises(ConfigError, match=problem):
             plan(BRIDGE, deployed(sources=(source,)), ARN)
+
+    def test_an_unmapped_function_leaves_the_queues_to_whoever_reads_them(self) -> None:
+        source = Source(DEV.main, "arn:main", 1, (mapping(FunctionArn=f"{ARN}-of-others"), mapping(State="Disabled")))
+        assert plan(dataclasses.replace(BRIDGE, mapped=False), deployed(sources=(source,)), ARN).after == ()
 
     def test_a_queue_that_shows_its_records_too_soon_is_refused(self) -> None:
         source = Source(DEV.main, "arn:main", VISIBILITY_S - 1)

@@ -52,7 +52,7 @@ class Wanted:
     """A function as it is to be.
 
     ``sha256``: of its zip, as Lambda tells it (base64). ``role``: none where the function's own one stays.
-    ``memory`` is in MB. ``variables`` may hold secrets, and are never shown.
+    ``memory`` is in MB. ``variables`` may hold secrets, and are never shown. ``mapped``: it is to read its queues.
     """
 
     part: Part
@@ -63,6 +63,7 @@ class Wanted:
     memory: int
     role: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mapped: bool = True
 
     @property
     def name(self) -> str:

@@ -177,7 +177,7 @@ def _alias(found: Found, published: str | None) -> Step:
 
 def _after(wanted: Wanted, found: Found, arn: str) -> tuple[Step, ...]:
     if wanted.part is Part.BRIDGE:
-        return tuple(_mapping(source, arn) for source in found.sources)
+        return tuple(_mapping(source, arn) for source in found.sources if wanted.mapped)
     return (_url(found), *_permissions(found))
 
 
