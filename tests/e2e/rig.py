@@ -193,7 +193,7 @@ async def open_lane(
         connection = Connection(Address(target))
         engine = TemporalEngine(connection, registry, store, clock, lane=LANE, lease=LEASE, deadline=4 * SECOND)
         runner = TemporalRunner(
-            connection, registry, store, clock, lane=LANE, policy=Policy(), engine=engine, grace=SECOND
+            connection, registry, store, clock, lane=LANE, policy=Policy(), engine=engine, grace=SECOND, lease=LEASE
         )
         lane = Lane(
             settings=settings(),

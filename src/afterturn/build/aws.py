@@ -62,6 +62,7 @@ async def open_production(
             policy=policy_of(settings),
             engine=engine,
             slots=settings.slots,
+            lease=settings.lease,
         )
         yield Backbone(
             settings=settings,

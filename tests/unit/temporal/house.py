@@ -59,12 +59,15 @@ class House:
         accepted = await self.engine.signal(signals, [])
         assert not accepted.refused
 
+    def runner(self, registry: Registry | None = None, **given: Any) -> TemporalRunner:
+        settings = {"lane": self.lane, "policy": Policy(), "grace": timedelta(0), **given}
+        return TemporalRunner(self.connection, registry or self.registry, self.store, system_clock, **settings)
+
     @asynccontextmanager
     async def worker(
         self, registry: Registry | None = None, *, eager: bool = False, **given: Any
     ) -> AsyncIterator[asyncio.Task[None]]:
-        settings = {"lane": self.lane, "policy": Policy(), "grace": timedelta(0), **given}
-        runner = TemporalRunner(self.connection, registry or self.registry, self.store, system_clock, **settings)
+        runner = self.runner(registry, **given)
         stop = asyncio.Event()
         task = asyncio.create_task(runner.run(stop, poll=0.05, eager=eager))
         try:

@@ -236,6 +236,17 @@ class TestWorkers:
             assert system_clock() - killed < timedelta(seconds=15)
             assert [run.attempt for run in probe.runs] == [1]
 
+    @pytest.mark.parametrize(("lease", "most"), [(2, 2), (300, 5)])
+    async def test_the_next_step_of_a_dead_workers_reaction_waits_no_longer_than_its_lease(
+        self, houses: Houses, lease: int, most: int
+    ) -> None:
+        """By default Temporal keeps ten seconds for the worker that had a workflow in memory, on top of the lease."""
+        async with houses(one_probe(Probe(), **NOW)) as house:
+            runner = house.runner(lease=timedelta(seconds=lease))
+            assert runner.worker(house.client).config()["sticky_queue_schedule_to_start_timeout"] == timedelta(
+                seconds=most
+            )
+
     async def test_a_worker_waits_for_a_temporal_that_is_down(self, houses: Houses) -> None:
         async with houses(one_probe(Probe())) as house:
             house.connection = Connection(Address(target=f"127.0.0.1:{a_dead_port()}"))

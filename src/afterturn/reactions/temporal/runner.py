@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
+from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Interceptor, Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -27,6 +28,8 @@ from afterturn.store.port import Store
 _SANDBOXED = ReactionWorkflow.__module__
 _LONGEST_PAUSE = 30.0
 _FLUSH_EVERY = 1.0
+_STICKY = timedelta(seconds=5)
+"""How long a workflow's next step waits for the worker that has it in memory, before any worker may take it."""
 
 
 def sandbox() -> SandboxedWorkflowRunner:
@@ -40,7 +43,9 @@ class TemporalRunner:
     """Works on the queue ``{lane}-reactions`` with the consumers of this app.
 
     ``slots``: runs of one consumer at a time. ``grace``: how long runs that have begun may take after a stop, before
-    they are cut off and given to another worker. ``engine``: told to skip quiet periods where a drain is eager.
+    they are cut off and given to another worker. ``lease``: how soon the next step of what this worker had may be
+    another one's, should it die; never more than a few seconds. ``engine``: told to skip quiet periods where a drain is
+    eager.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class TemporalRunner:
         engine: TemporalEngine | None = None,
         slots: int = 32,
         grace: timedelta = timedelta(seconds=60),
+        lease: timedelta = _STICKY,
         workflow_runner: WorkflowRunner | None = None,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
@@ -64,6 +70,7 @@ class TemporalRunner:
         self._activities = Activities(store, registry, clock, policy=policy, slots=slots)
         self._most = slots * (len(registry) + 1)
         self._grace = grace
+        self._sticky = min(lease, _STICKY)
         self._workflow_runner = workflow_runner or sandbox()
         self._interceptors = interceptors
 
@@ -87,17 +94,22 @@ class TemporalRunner:
             if flushing is not None:
                 flushing.cancel()
 
-    async def _work(self, stop: asyncio.Event) -> None:
-        worker = Worker(
-            await self._connection.client(),
+    def worker(self, client: Client) -> Worker:
+        """What works on the queue; not started."""
+        return Worker(
+            client,
             task_queue=wire.task_queue(self._lane),
             workflows=[ReactionWorkflow],
             activities=self._activities.all,
             max_concurrent_activities=self._most,
+            sticky_queue_schedule_to_start_timeout=self._sticky,
             graceful_shutdown_timeout=self._grace,
             workflow_runner=self._workflow_runner,
             interceptors=self._interceptors,
         )
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        worker = self.worker(await self._connection.client())
         running = asyncio.create_task(worker.run())
         stopping = asyncio.create_task(stop.wait())
         try:
