@@ -2,8 +2,8 @@
 
 The subject is what a batch costs from the record to Temporal's answer: reading, merging, signalling every consumer. As
 many batches are handled at once as the long-poll bridge has receives under way. The baseline makes the same
-signalWithStart calls, whose payloads are there beforehand, by a client of ``temporalio`` with as many calls under way as
-the signaler allows itself. Both go to workflows of the same kind; nobody works on them, so all that is timed is
+signalWithStart calls, whose payloads are there beforehand, by a client of ``temporalio`` with as many under way as the
+signaler allows itself. Both go to workflows of the same kind; nobody works on them, so all that is timed is
 signalling. First every workflow is new, then each is signalled again.
 """
 
