@@ -8,12 +8,14 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from afterturn.backbone import Backbone
 from afterturn.config import Settings, read_settings
 from afterturn.errors import ConfigError
 from afterturn.reactions.registry import Handler, Registry
+
+if TYPE_CHECKING:
+    from afterturn.backbone import Backbone
 
 
 class App:

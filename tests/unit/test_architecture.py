@@ -18,6 +18,7 @@ HEAVY = ("temporalio", "pydantic_ai", "openai", "anthropic", "boto3", "botocore"
 HALVES = {
     "Writer": {"build", "settle"},
     "Stamper": set[str](),
+    "Keeper": {"funnel", "web"},
     "Store": {"backbone.py", "ledger", "reactions"},
     "Publisher": {"build", "settle", "ledger"},
     "Stream": {"backbone.py", "bridge"},
@@ -58,7 +59,7 @@ def test_an_import_loads_nothing_that_an_extra_brings(module: str) -> None:
 
 
 def test_importing_afterturn_opens_nothing_and_knows_no_adapter() -> None:
-    loaded = loaded_by("import afterturn")
+    loaded = loaded_by("import afterturn; afterturn.App, afterturn.Settings, afterturn.Turn")
     assert "afterturn.app" in loaded
     assert not loaded & {"sqlite3", "afterturn.build", "afterturn.sqlite", "afterturn.store.sqlite", "afterturn.cli"}
 

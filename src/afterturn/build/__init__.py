@@ -8,12 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from afterturn.app import App
-from afterturn.backbone import Backbone
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Profile, Settings
-from afterturn.reactions.registry import Registry
+
+if TYPE_CHECKING:
+    from afterturn.app import App
+    from afterturn.backbone import Backbone
 
 
 @asynccontextmanager
@@ -25,6 +27,8 @@ async def open_backbone(
     Raises ConfigError for settings or consumers that make no sense, MissingExtra for a profile whose extras are not
     installed, and StoreError for a store that cannot be used.
     """
+    from afterturn.reactions.registry import Registry  # noqa: PLC0415 - who only settles has no consumers
+
     registry = Registry()
     if app.shipped:
         from afterturn.consumers.shipped import register_shipped  # noqa: PLC0415 - who only settles has no consumers
