@@ -39,6 +39,12 @@ METRIC_LABELS = frozenset({"channel", "consumer", "error", "kind", "outcome", "q
 _logger = logging.getLogger("afterturn")
 
 
+def set_level(name: str) -> None:
+    """What is logged: ``info`` and the like, or ``off``; ``info`` where the name is unknown."""
+    levels = {**logging.getLevelNamesMapping(), "OFF": logging.CRITICAL + 1}
+    _logger.setLevel(levels.get(name.upper(), logging.INFO))
+
+
 def log(action: str, *, level: int = logging.INFO, **fields: Any) -> None:
     """One structured line with a stable ``action`` and identifiers: ``action=settle conversation_id=c1``."""
     unknown = fields.keys() - LOG_KEYS

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from importlib.metadata import PackageNotFoundError, version
 
+from afterturn import telemetry
 from afterturn.config import Profile, Settings, read_settings
 from afterturn.errors import ConfigError
 
@@ -28,6 +28,4 @@ def release() -> str | None:
 
 def set_up_logging() -> None:
     """Lambda's own handler writes the lines; without this it would take warnings and worse only."""
-    level = os.environ.get("AFTERTURN_LOG_LEVEL", "info").upper()
-    levels = {**logging.getLevelNamesMapping(), "OFF": logging.CRITICAL + 1}
-    logging.getLogger("afterturn").setLevel(levels.get(level, logging.INFO))
+    telemetry.set_level(os.environ.get("AFTERTURN_LOG_LEVEL", "info"))
