@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.contract.samples import T0
+from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamping import StampContract, WindowContract
@@ -18,7 +21,7 @@ from tests.unit.aws.trouble import Trouble
 
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.session import Access, open_client
-from afterturn.aws.table import INDEXES, Index, table_definition
+from afterturn.aws.table import INDEXES, TTL_ATTRIBUTE, Index, table_definition
 from afterturn.store.dynamodb import DynamoStore, Placement, Placements
 from afterturn.store.port import Store
 
@@ -85,6 +88,23 @@ class TestDynamoStamp(StampContract):
     pass
 
 
+class TestDynamoNotes(NoteContract):
+    async def test_a_note_tells_dynamodb_when_it_may_go(self, access: Access, session: Any) -> None:  # noqa: F811
+        """By the attribute that the table's TTL is set to; one that is kept has none."""
+        definition = table_definition(TABLE)
+        async with open_client("dynamodb", access, session) as client:
+            await client.create_table(**definition)
+            store = DynamoStore.on(client, TABLE, clock=lambda: T0)
+            await store.note("idempotency", "k", 1, kept=timedelta(days=1))
+            await store.note("mail", "k", 1)
+            found = (await client.scan(TableName=TABLE))["Items"]
+        until = {item["PK"]["S"]: item.get(TTL_ATTRIBUTE, {}).get("N") for item in found}
+        assert until == {
+            "NOTE#idempotency": str(int((T0 + timedelta(days=1)).timestamp()) + 1),
+            "NOTE#mail": None,
+        }
+
+
 class TestDynamoRecency(RecencyContract):
     pass
 
@@ -111,3 +131,9 @@ class TestDynamoStampInTrouble(StampContract):
     """As above."""
 
     trouble = Trouble(seed=2, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoNotesInTrouble(NoteContract):
+    """As above."""
+
+    trouble = Trouble(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

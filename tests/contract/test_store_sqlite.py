@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamping import StampContract, WindowContract
@@ -53,6 +54,10 @@ class TestSqliteWindow(WindowContract):
 
 
 class TestSqliteStamp(StampContract):
+    pass
+
+
+class TestSqliteNotes(NoteContract):
     pass
 
 

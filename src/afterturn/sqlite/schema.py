@@ -161,7 +161,42 @@ CREATE TABLE reactions (
 CREATE INDEX reactions_due ON reactions (consumer, due_at) WHERE failed = 0;
 """
 
-MIGRATIONS = (_VERSION_1,)
+_VERSION_2 = """
+CREATE TABLE notes (
+  name TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  rank INTEGER NOT NULL,
+  expires_at TEXT,
+  PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX notes_expiring ON notes (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE chores (
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  conversation_id TEXT NOT NULL,
+  value TEXT NOT NULL,
+  due_at TEXT NOT NULL,
+  visible_at TEXT NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  lease TEXT,
+  done INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chores_waiting ON chores (kind, visible_at, key) WHERE done = 0;
+
+ALTER TABLE messages ADD COLUMN edited_at TEXT;
+
+ALTER TABLE conversations ADD COLUMN assignee TEXT;
+ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN property_pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN closed_seq INTEGER;
+
+ALTER TABLE work_orders ADD COLUMN closed_at TEXT;
+"""
+
+MIGRATIONS = (_VERSION_1, _VERSION_2)
 """Script n brings a file from version n to version n + 1; a released script is never edited."""
 
 

@@ -26,6 +26,9 @@ from afterturn.model import (
     WorkOrder,
 )
 
+MAX_VALUE_BYTES = 10_000
+"""Of the JSON of a note or a chore: ids and small facts, no content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -171,6 +174,33 @@ class Stamper(Protocol):
         ...
 
 
+class Keeper(Protocol):
+    """The half of the store that only ``funnel/`` and ``web/`` use: what has to be known from one delivery to the next,
+    and what is still to be done."""
+
+    async def note(
+        self,
+        name: str,
+        key: str,
+        value: JsonValue,
+        *,
+        rank: int = 0,
+        replace: bool = False,
+        kept: timedelta | None = None,
+    ) -> bool:
+        """Write a small value (at most MAX_VALUE_BYTES of JSON) under a key of a name; returns whether it was written.
+
+        A note of a higher rank stays, so what only goes forward (the delivery of a message) cannot go back. Among notes
+        of one rank the first stays, so writing one also takes something once; with ``replace`` the last stays.
+        ``kept``: after that time the store may forget it; None keeps it. Raises InvalidRecord.
+        """
+        ...
+
+    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
+        """The values under those of the keys that are known, as they are now."""
+        ...
+
+
 class Reader(Protocol):
     """The half of the store that everybody may use."""
 
@@ -215,13 +245,15 @@ class Reader(Protocol):
         ...
 
 
-class Store(Writer, Stamper, Reader, Protocol):
+class Store(Writer, Stamper, Keeper, Reader, Protocol):
     """All of it, as an adapter provides it."""
 
 
 __all__ = [
+    "MAX_VALUE_BYTES",
     "ConsumerState",
     "Failure",
+    "Keeper",
     "Range",
     "Reader",
     "RecencyKey",

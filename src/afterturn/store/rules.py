@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
+
+from pydantic import JsonValue
 
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidRecord
 from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Turn
+from afterturn.store.port import MAX_VALUE_BYTES
 
 FUTURE_TOLERANCE_HOURS = 24
 
@@ -65,3 +69,17 @@ def merge_property(stored: str | None, given: str | None) -> str | None:
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:
     """Whether a stamp that has seen ``through`` may replace the stored one."""
     return stored is None or stored.through is None or stored.through < through
+
+
+def value_dump(value: JsonValue, field: str) -> str:
+    """A small value as compact JSON. Raises InvalidRecord for what is large, or no JSON that every store can hold."""
+    try:
+        dump = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        size = len(dump.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(field, "has a lone surrogate, which no encoding can hold; leave it out") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRecord(field, "is not JSON; give text, whole and finite numbers, lists and objects") from error
+    if size > MAX_VALUE_BYTES:
+        raise InvalidRecord(field, f"has {size} bytes as JSON; at most {MAX_VALUE_BYTES} are allowed: keep ids only")
+    return dump

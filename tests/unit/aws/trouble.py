@@ -65,11 +65,12 @@ class Trouble:
         return None
 
     def _leave_unread(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        for table, request in params["RequestItems"].items():
+        for table, request in list(params["RequestItems"].items()):
             keys = request["Keys"]
             if len(keys) > 1 and self._happens("unread", self.unread):
                 read = self._chance.randrange(1, len(keys))
-                request["Keys"] = keys[:read]
+                # The caller's own request stays whole: it is sent again where this one is refused.
+                params["RequestItems"] = {**params["RequestItems"], table: {**request, "Keys": keys[:read]}}
                 context["unread"] = {table: {"Keys": keys[read:], "ConsistentRead": True}}
 
     def _note_index(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:

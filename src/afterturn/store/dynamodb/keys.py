@@ -102,6 +102,10 @@ def claim(name: str, key: str) -> Key:
     return f"CLAIM#{free(name)}", free(key)
 
 
+def note(name: str, key: str) -> Key:
+    return f"NOTE#{free(name)}", free(key)
+
+
 def failure(consumer: str, conversation_id: str) -> Key:
     """Failures have a partition of their own, in the order in which they are listed."""
     return FAILURES, f"{free(consumer)}#{escape(conversation_id)}"

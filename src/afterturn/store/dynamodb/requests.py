@@ -59,6 +59,10 @@ def equals(*path: str, value: Any) -> Condition:
     return lambda terms: f"{terms.name(*path)} = {terms.value(value)}"
 
 
+def below(*path: str, value: Any) -> Condition:
+    return lambda terms: f"{terms.name(*path)} < {terms.value(value)}"
+
+
 def unchanged(*path: str, value: Any) -> Condition:
     """The attribute is as it was read, also where it was not there."""
     return missing(*path) if value is None else equals(*path, value=value)
@@ -66,6 +70,10 @@ def unchanged(*path: str, value: Any) -> Condition:
 
 def all_of(*conditions: Condition) -> Condition:
     return lambda terms: " AND ".join(condition(terms) for condition in conditions)
+
+
+def any_of(*conditions: Condition) -> Condition:
+    return lambda terms: f"({' OR '.join(condition(terms) for condition in conditions)})"
 
 
 IS_NEW = missing("PK")

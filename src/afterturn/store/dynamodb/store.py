@@ -15,8 +15,10 @@ from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidRecord
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
+from afterturn.store import rules
 from afterturn.store.dynamodb.attributes import encodable
 from afterturn.store.dynamodb.layout import Placements
+from afterturn.store.dynamodb.noting import Noting
 from afterturn.store.dynamodb.placing import Fixed, Live, Placing
 from afterturn.store.dynamodb.reading import Reading
 from afterturn.store.dynamodb.stamping import Stamping
@@ -74,6 +76,7 @@ class DynamoStore:
         placing = placing or Fixed(placements or Placements())
         self._writing = Writing(table, placing)
         self._stamping = Stamping(table, clock, claims_kept)
+        self._noting = Noting(table, clock)
         self._reading = Reading(table, placing)
 
     @classmethod
@@ -126,6 +129,22 @@ class DynamoStore:
 
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
         await self._stamping.set_state(encodable(consumer), state)
+
+    async def note(
+        self,
+        name: str,
+        key: str,
+        value: JsonValue,
+        *,
+        rank: int = 0,
+        replace: bool = False,
+        kept: timedelta | None = None,
+    ) -> bool:
+        dump = rules.value_dump(value, "value")
+        return await self._noting.note(encodable(name), encodable(key), dump, rank, replace, kept)
+
+    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
+        return await self._noting.noted(encodable(name), [encodable(key) for key in keys])
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.clock import from_text, to_text
+from afterturn.clock import Clock, from_text, system_clock, to_text
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder
 from afterturn.sqlite.database import Database
+from afterturn.store import rules
 from afterturn.store.port import (
     ConsumerState,
     Failure,
@@ -21,7 +22,7 @@ from afterturn.store.port import (
     Slice,
     Window,
 )
-from afterturn.store.sqlite import rows, stamping, writing
+from afterturn.store.sqlite import keeping, rows, stamping, writing
 from afterturn.store.sqlite.writing import Outbox
 
 
@@ -29,11 +30,13 @@ class SqliteStore:
     """A store; see the port for what each verb promises.
 
     ``outbox``: where the stream lives in the same file, puts an event into it in the transaction of its turn.
+    ``clock``: tells which notes have been kept for long enough.
     """
 
-    def __init__(self, database: Database, outbox: Outbox | None = None) -> None:
+    def __init__(self, database: Database, outbox: Outbox | None = None, clock: Clock = system_clock) -> None:
         self._database = database
         self._outbox = outbox
+        self._clock = clock
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
         return await self._database.write(lambda c: writing.save_conversation(c, meta, now))
@@ -75,6 +78,23 @@ class SqliteStore:
 
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
         await self._database.write(lambda c: stamping.set_state(c, consumer, state))
+
+    async def note(
+        self,
+        name: str,
+        key: str,
+        value: JsonValue,
+        *,
+        rank: int = 0,
+        replace: bool = False,
+        kept: timedelta | None = None,
+    ) -> bool:
+        given = keeping.Note(name, key, rules.value_dump(value, "value"), rank)
+        now = self._clock()
+        return await self._database.write(lambda c: keeping.note(c, given, replace, kept, now))
+
+    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
+        return await self._database.read(lambda c: keeping.noted(c, name, keys))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._database.read(lambda c: writing.find(c, conversation_id))

@@ -1,0 +1,52 @@
+"""The keeping half of the store: notes. Each is one item, written where no note of its rank or above stands there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from pydantic import JsonValue
+
+from afterturn.aws.table import TTL_ATTRIBUTE
+from afterturn.clock import Clock
+from afterturn.store.dynamodb import keys
+from afterturn.store.dynamodb.requests import IS_NEW, any_of, below, put
+from afterturn.store.dynamodb.table import Conflict, Table
+
+
+class Noting:
+    """``clock``: tells until when a note is kept; DynamoDB removes it after that."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+
+    async def note(self, name: str, key: str, dump: str, rank: int, replace: bool, kept: timedelta | None) -> bool:
+        """``dump``: the value as JSON."""
+        place = keys.note(name, key)
+        call = uuid.uuid4().hex
+        item = {"kind": "note", "value": dump, "rank": rank, "call": call}
+        if kept is not None:
+            item[TTL_ATTRIBUTE] = int((self._clock() + kept).timestamp()) + 1
+        is_lower = below("rank", value=rank + 1 if replace else rank)
+
+        async def unit() -> bool:
+            try:
+                await self._table.write(put(place, item, any_of(IS_NEW, is_lower)))
+            except Conflict as conflict:
+                if not conflict.is_condition:
+                    raise
+                standing = conflict.item or await self._table.get(place)
+                if standing is None:
+                    raise
+                return standing.get("call") == call  # our own write, whose answer was lost
+            return True
+
+        return await self._table.until_done(unit)
+
+    async def noted(self, name: str, wanted: Sequence[str]) -> Mapping[str, JsonValue]:
+        places = {keys.note(name, key): key for key in wanted}
+        found = await self._table.get_many(places)
+        return {places[place]: json.loads(item["value"]) for place, item in found.items()}
