@@ -64,6 +64,8 @@ class Moody:
         self._inner = inner
         self.down = 0
         self.refusing: dict[str, int] = {}
+        self.refusals = 0
+        """Batches that came while it was down."""
         self.taken: list[Signal] = []
 
     async def ready(self) -> None:
@@ -74,6 +76,7 @@ class Moody:
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[port.Receipt]) -> Accepted:
         if self.down:
             self.down -= 1
+            self.refusals += 1
             raise EngineUnavailable("no answer")
         refused = []
         for one in signals:

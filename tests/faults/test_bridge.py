@@ -13,6 +13,7 @@ from tests.contract.stream import event, names
 from tests.faults.rig import LEASE, Counter, open_rig, registry_of
 
 from afterturn.bridge.plan import backoff
+from afterturn.bridge.reading import Reading, read
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.reactions.engine import Signal
 from afterturn.stream.port import MAX_RECEIVES, Depth, Queue
@@ -137,6 +138,26 @@ class TestEngineDown:
                 await asyncio.sleep(0.001)
             while not rig.moody.taken:
                 rig.clock.advance(timedelta(hours=13))
+                await asyncio.sleep(0.001)
+            stop.set()
+            await running
+            assert (await rig.stream.depth()).dead == 0
+
+    async def test_an_outage_uses_up_one_receive_of_all_loops_together(self, path: Path) -> None:
+        """Where receives wait for records several loops read one queue: what one of them learns holds for all."""
+        with open_rig(path, registry_of("topics")) as rig:
+            await rig.settle("c1", "m1")
+            rig.moody.down = 10**6
+            stop = asyncio.Event()
+            reading = Reading(batch=10, long_polls=8)
+            running = asyncio.create_task(read(rig.bridge, stop, asyncio.Event(), reading, poll=0.001))
+            await asyncio.sleep(0.05)  # what is being received when an outage begins cannot know of it
+            for _ in range(20):
+                rig.clock.advance(timedelta(hours=13))
+                await asyncio.sleep(0.005)
+            assert rig.moody.refusals == 1
+            rig.moody.down = 0
+            while not rig.moody.taken:  # noqa: ASYNC110 - asks a bridge
                 await asyncio.sleep(0.001)
             stop.set()
             await running

@@ -44,6 +44,7 @@ class Bridge:
         self._consumers = consumers
         self._visibility = visibility
         self.strangers: set[tuple[str | None, str]] = set()
+        self._down = False
 
     async def pump(self, queue: Queue, *, limit: int) -> int:
         """Receive one batch and handle it; returns how many records there were. Raises EngineUnavailable."""
@@ -105,21 +106,22 @@ class Bridge:
     ) -> None:
         """Pump until stopped. While store or stream do not answer, wait and try again.
 
-        While the engine is down nothing is received, so that an outage uses up one receive of a record and not all.
-        ``queues``: where a receive waits for records, each queue needs a run of its own, and a ``wake`` of its own.
+        While the engine is down nothing is received by any run, so that an outage uses up one receive of a record and
+        not all; where receives wait for records, those that wait when it begins may use up a second one. ``queues``:
+        there each queue needs a run of its own, and a ``wake`` of its own.
         """
         pause = poll
-        down = False
         while not stop.is_set():
             wake.clear()
             try:
-                if down:
+                if self._down:
                     await self._engine.ready()
+                    self._down = False
                 handled = [await self.pump(queue, limit=limit) for queue in queues]
-                pause, down = poll, False
+                pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
-                down = down or isinstance(error, EngineUnavailable)
+                self._down = self._down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
                 telemetry.log("bridge_paused", level=logging.ERROR, error=type(error).__name__, delay_s=pause)
             if not any(handled):
