@@ -72,6 +72,28 @@ class Settings(BaseSettings):
     turns_secret: SecretStr | None = Field(
         None, description="Signs the turns that other runtimes hand to the funnel (Standard Webhooks, whsec_…)."
     )
+    public_url: Annotated[str, Field(pattern=r"\Ahttps?://[^\s/?#@]+(/[^\s?#]*)?\z")] | None = Field(
+        None, description="Where providers reach the funnel, such as https://hooks.example.com; signatures are of it."
+    )
+    phone_region: Annotated[str, Field(pattern=r"\A[A-Z]{2}\z")] | None = Field(
+        None, description="The country whose national phone numbers are completed, such as US."
+    )
+    twilio_account_sid: str | None = Field(None, description="The Twilio account that sends texts, AC….")
+    twilio_auth_token: SecretStr | None = Field(
+        None, description="Its auth token; Twilio signs what it sends to the funnel with it."
+    )
+    telegram_token: SecretStr | None = Field(None, description="The token of the Telegram bot, from @BotFather.")
+    telegram_secret: SecretStr | None = Field(None, description="The secret that its webhook was registered with.")
+    ses_from: str | None = Field(
+        None,
+        description="Who mail through SES is from, such as Homes <office@example.com>; the mailbox that was written to "
+        "where nothing is said.",
+    )
+    graph_tenant: str | None = Field(None, description="The Microsoft tenant whose mailboxes are read and answered.")
+    graph_client_id: str | None = Field(
+        None, description="The application registered there, with Mail.ReadWrite and Mail.Send."
+    )
+    graph_client_secret: SecretStr | None = Field(None, description="Its client secret.")
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
         None, description="The DynamoDB table; afterturn-{lane} where nothing is said."

@@ -1,0 +1,80 @@
+"""Mail in Outlook, by the reference that a change notification gave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from urllib.parse import quote, unquote, urlencode
+
+from afterturn.funnel.arrivals import Arrival, Fetch, Nothing
+from afterturn.funnel.email.graph import EXPAND, SELECT, fetched
+from afterturn.funnel.sending.graph import graph_failed
+from afterturn.funnel.sending.graph_access import GraphAccess
+from afterturn.funnel.sending.http import Answered, asked
+from afterturn.funnel.sending.port import Reason, TryLater
+
+MAX_MESSAGE_BYTES = 32 * 2**20
+"""Of JSON, without attachments: several times the longest text that can be stored."""
+
+_GONE = (404, 410)
+_SAFE = "=()'@,-_.~"
+
+
+class GraphFetching:
+    """``accounts``: the mailboxes by the user ids that resources name (and by themselves); ``own``: our addresses, or
+    domains as ``@example.com``.
+    """
+
+    def __init__(
+        self, access: GraphAccess, *, accounts: Mapping[str, str] | None = None, own: Collection[str] = frozenset()
+    ) -> None:
+        self._access = access
+        self._accounts = {user.lower(): account for user, account in (accounts or {}).items()}
+        self._own = own
+
+    async def fetch(self, asked_for: Fetch) -> Arrival:
+        resource = asked_for.reference.get("resource", "")
+        steps = resource.split("/")
+        if not resource or any(step in ("", ".", "..") for step in map(unquote, steps)):
+            return Nothing("bad-reference")
+        query = urlencode(
+            {
+                "$select": asked_for.reference.get("select", SELECT),
+                "$expand": asked_for.reference.get("expand", EXPAND),
+            },
+            quote_via=quote,
+            safe="$(),=",
+        )
+        path = "/".join(quote(step, safe=_SAFE) for step in steps)
+        url = f"{self._access.url}{path}?{query}"
+
+        async def call(who: Mapping[str, str]) -> Answered:
+            return await asked(self._access.http, "graph", "GET", url, who, max_bytes=MAX_MESSAGE_BYTES)
+
+        answer = await self._access.answered(call)
+        return self._read(answer, steps)
+
+    def _read(self, answer: Answered, steps: list[str]) -> Arrival:
+        if answer.status in _GONE:
+            return Nothing("message-gone")
+        if answer.status != 200:
+            failed = graph_failed(answer, self._access)
+            if isinstance(failed, TryLater):
+                raise failed
+            if failed is None:
+                return Nothing("fetch-refused")
+            raise TryLater("graph", Reason.UNAVAILABLE, failed.code)
+        if answer.cut:
+            return Nothing("message-too-large")
+        message = answer.json()
+        if not message:
+            raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
+        accounts = (account,) if (account := self._account(steps)) else ()
+        return fetched(message, now=self._access.clock(), accounts=accounts, own=self._own)
+
+    def _account(self, steps: list[str]) -> str | None:
+        """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``."""
+        kind, _, quoted = steps[0].partition("(")
+        user = quoted.rstrip(")").strip("'") if quoted else (steps[1] if len(steps) > 1 else "")
+        if kind.lower() != "users":
+            return None
+        return self._accounts.get(user.lower(), user if "@" in user else None)

@@ -1,0 +1,1 @@
+"""Messages that go out: one client a provider."""
