@@ -1,0 +1,113 @@
+"""Who is let in: by a bearer token, or by the session that a login opened."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from http.cookies import CookieError, SimpleCookie
+
+from afterturn.clock import Clock
+from afterturn.errors import ConfigError
+from afterturn.web.roles import Caller, Role, Scope
+from afterturn.web.sessions import Links, Secret, Session, Sessions, Tries, same
+from afterturn.web.tokens import TokenFile, digest_of
+
+COOKIE = "afterturn_session"
+CSRF_HEADER = "x-csrf-token"
+
+LOGIN_TRIES = 10
+LOGIN_SPAN = timedelta(minutes=1)
+
+_LINK_CALLER = Caller("login-link", Role.ADMIN, Scope())
+
+
+class Access:
+    """``tokens``: the file of tokens; None: there are only login links. Randomness is a parameter for tests."""
+
+    def __init__(self, clock: Clock, tokens: TokenFile | None = None, *, secret: Secret | None = None) -> None:
+        self._clock = clock
+        self._tokens = tokens
+        made = secret or (lambda: secrets.token_urlsafe(32))
+        self._sessions = Sessions(made)
+        self._links = Links(made)
+        self._tries = Tries(LOGIN_TRIES, LOGIN_SPAN)
+
+    def caller(self, headers: Mapping[str, str]) -> Caller | None:
+        """Whoever sent these headers (lower case); None where they say nothing, or nothing that holds.
+
+        Where there is an ``Authorization`` header it alone counts.
+        """
+        given = headers.get("authorization")
+        if given is not None:
+            scheme, _, token = given.partition(" ")
+            return self._find(token.strip()) if scheme.lower() == "bearer" else None
+        cookie = cookie_of(headers)
+        session = None if cookie is None else self._sessions.find(cookie, self._clock())
+        return None if session is None else self._caller_of(session)
+
+    def wait(self, address: str) -> timedelta | None:
+        """Count a login from an address; how long it has to wait where there were too many."""
+        return self._tries.take(address, self._clock())
+
+    def make_link(self) -> str:
+        """A key that opens one session, soon."""
+        return self._links.make(self._clock())
+
+    def redeem(self, key: str) -> tuple[str, Session] | None:
+        """The cookie and session of a login link; None where it was used, is too old, or is none."""
+        now = self._clock()
+        return self._sessions.open(None, now) if self._links.redeem(key, now) else None
+
+    def log_in(self, token: str) -> tuple[str, Session] | None:
+        """The cookie and session of a token."""
+        now = self._clock()
+        return self._sessions.open(digest_of(token), now) if self._find(token) else None
+
+    def log_out(self, headers: Mapping[str, str]) -> None:
+        if cookie := cookie_of(headers):
+            self._sessions.close(cookie)
+
+    def _find(self, token: str) -> Caller | None:
+        found = None if self._tokens is None else self._tokens.find(token, self._clock())
+        return None if found is None else found.caller
+
+    def _caller_of(self, session: Session) -> Caller | None:
+        """A session is worth what its token is worth now: revoked or expired, it is worth nothing."""
+        if session.token is None:
+            return replace(_LINK_CALLER, csrf=session.csrf)
+        found = None if self._tokens is None else self._tokens.find_digest(session.token, self._clock())
+        return None if found is None else replace(found.caller, csrf=session.csrf)
+
+
+def may_change(caller: Caller, headers: Mapping[str, str]) -> bool:
+    """Whether a request that changes something was meant: a session proves it by its CSRF token."""
+    return caller.csrf is None or same(headers.get(CSRF_HEADER, ""), caller.csrf)
+
+
+def cookie_of(headers: Mapping[str, str]) -> str | None:
+    """The session's cookie among all that a browser sends."""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can call."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_binding(host: str, tokens: int) -> None:
+    """Raise ConfigError where others could call and nobody has a token."""
+    if not is_loopback(host) and not tokens:
+        raise ConfigError(
+            f"host {host!r} can be reached from other machines, and there is no token: make one with `afterturn token "
+            "add NAME --role operator` and name its file by --tokens, or serve on 127.0.0.1"
+        )

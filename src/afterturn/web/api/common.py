@@ -1,0 +1,204 @@
+"""What the routes share: who may call, strict JSON, keys of repeated writes, and what the OpenAPI document says."""
+
+from __future__ import annotations
+
+import email.message
+import hashlib
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Request, Security
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from fastapi.security import APIKeyCookie, HTTPBearer
+from pydantic import Field
+
+from afterturn.backbone import Backbone
+from afterturn.errors import InvalidInput
+from afterturn.model import Record
+from afterturn.strict_json import read_json
+from afterturn.web.access import COOKIE
+from afterturn.web.api.reach import Reach
+from afterturn.web.errors import Refused, error_body
+from afterturn.web.guards import unquoted
+from afterturn.web.roles import Caller, Role
+
+_bearer = HTTPBearer(auto_error=False, description="A token of `afterturn token add`.")
+_cookie = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    description="A session; requests that change something also send its csrfToken as X-CSRF-Token.",
+)
+
+
+def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, who holds at least this role; what is beyond operators' is over all properties."""
+
+    async def check(
+        request: Request, bearer: Annotated[Any, Security(_bearer)], cookie: Annotated[Any, Security(_cookie)]
+    ) -> Caller:
+        caller: Caller | None = getattr(request.state, "caller", None)
+        if caller is None:
+            raise Refused(401, "unauthenticated", "log in, or send a token: Authorization: Bearer …")
+        if not caller.role.covers(role) or not (role is Role.OPERATOR or caller.scope.whole):
+            raise Refused(403, "forbidden", f"this needs the role {role.value}; the caller's is {caller.role.value}")
+        return caller
+
+    return check
+
+
+def backbone_of(request: Request) -> Backbone:
+    backbone: Backbone = request.app.state.backbone
+    return backbone
+
+
+Opened = Annotated[Backbone, Depends(backbone_of)]
+"""For routes about what belongs to no property; those about conversations take :data:`Reached`."""
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+OnCall = Annotated[Caller, Depends(needs(Role.ON_CALL))]
+Admin = Annotated[Caller, Depends(needs(Role.ADMIN))]
+
+
+def reach_of(backbone: Opened, caller: Operator) -> Reach:
+    return Reach(backbone, caller.scope)
+
+
+Reached = Annotated[Reach, Depends(reach_of)]
+
+CursorText = Annotated[
+    str | None, Field(description="The nextCursor of the page before, with the same other parameters.")
+]
+
+
+def _conversation_id(
+    conversation_id: Annotated[
+        str,
+        Path(description="The id of a conversation, percent-encoded.", examples=["c-17"], min_length=1, max_length=800),
+    ],
+) -> str:
+    return unquoted(conversation_id)
+
+
+ConversationId = Annotated[str, Depends(_conversation_id)]
+
+
+class Parameters(Record):
+    """Parameters of a query. An unknown one is refused: a misspelt filter would show what was not asked for."""
+
+
+class LimitParameters(Parameters):
+    limit: Annotated[int, Field(ge=1, le=500, description="At most so many.")] = 100
+
+
+class PageParameters(Parameters):
+    limit: Annotated[int, Field(ge=1, le=500, description="At most so many.")] = 50
+    cursor: CursorText = None
+
+
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        description="Names this write: sent again with the same key, it changes nothing and answers the same.",
+        pattern=r"^[\x21-\x7e]{1,200}$",
+        examples=["3f1c6f0e-7c1b-4a55-9d0e-1d7b8c0e2a11"],
+    ),
+]
+
+
+def derived(*parts: str) -> str:
+    """An id that follows from these parts, the same at each try."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is JSON that means one thing."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def strict(request: Request) -> Response:
+            if takes_body:
+                _check_content_type(request.headers.get("content-type"))
+                request = _StrictRequest(request.scope, request.receive)
+            return await handle(request)
+
+        return strict
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        try:
+            return read_json(await self.body(), where="body")
+        except InvalidInput as error:
+            raise Refused(400, "invalid", str(error), field="body") from None
+
+
+def _check_content_type(given: str | None) -> None:
+    about = email.message.Message()
+    about["content-type"] = given or ""
+    if about.get_content_type() != "application/json" or str(about.get_param("charset", "utf-8")).lower() != "utf-8":
+        raise Refused(415, "content_type", "send JSON in UTF-8, with the header content-type: application/json")
+
+
+class _Told(Record):
+    code: Annotated[str, Field(examples=["invalid"])]
+    message: Annotated[str, Field(description="What is wrong, and what to do next.")]
+    field: Annotated[str | None, Field(description="The field or parameter that is wrong.")] = None
+
+
+class ErrorShape(Record):
+    """Every error, whatever went wrong where."""
+
+    error: _Told
+
+
+_ERRORS: dict[int, tuple[str, str, str, str | None]] = {
+    400: ("The body or the cursor cannot be read.", "invalid_cursor", "the cursor was altered, cut, or …", "cursor"),
+    401: ("Not logged in; or a token that is unknown, expired or revoked.", "unauthenticated", "log in, or …", None),
+    403: ("Another role is needed, or the session's CSRF token.", "forbidden", "this needs the role on-call; …", None),
+    404: ("Not there, or outside the caller's properties.", "not_found", "there is no such conversation; …", None),
+    408: ("The body took too long to arrive.", "slow", "the body was not there within 20 s; …", None),
+    409: ("The key was used for another write.", "conflict", "this Idempotency-Key was used for …", "Idempotency-Key"),
+    412: ("It was changed meanwhile.", "stale", "the conversation was changed meanwhile; read it again", "If-Match"),
+    413: ("The body is too large.", "too_large", "a body has at most 2,000,000 bytes; send less", None),
+    415: ("The body is not said to be JSON.", "content_type", "send JSON in UTF-8, …", None),
+    422: ("A parameter or a field is not acceptable.", "invalid", "Input should be less than or equal to 500", "limit"),
+    428: (
+        "The If-Match header is missing.",
+        "unconditional",
+        "send the ETag that you have read as If-Match",
+        "If-Match",
+    ),
+    429: ("Too many tries.", "too_many", "too many logins from this address; try again in 60 s", None),
+    500: ("A fault of ours.", "failed", "this failed on our side; …", None),
+    503: ("The store, the stream or the engine does not answer.", "unavailable", "… try again later", None),
+}
+ALWAYS = (401, 403, 422, 500, 503)
+WITH_BODY = (400, 408, 413, 415)
+
+
+def errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of errors."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in sorted({*always, *more}):
+        text, code, message, field = _ERRORS[status]
+        example = error_body(code, message, field)
+        found[status] = {
+            "model": ErrorShape,
+            "description": text,
+            "content": {"application/json": {"example": example}},
+        }
+        if status in (429, 503):
+            found[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
+    return found
+
+
+def answers(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of a success."""
+    return {status: {"model": model, "description": text, "content": {"application/json": {"example": example}}}}
+
+
+def told(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(value, status, headers)

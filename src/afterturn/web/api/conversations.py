@@ -1,0 +1,220 @@
+"""Conversations: the inbox, one of them with its messages, turns and stamps, and an operator's reply."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import Field, model_validator
+
+from afterturn.clock import to_text
+from afterturn.inbox import InboxQuery, Row, Window
+from afterturn.inbox.query import MAX_LIMIT
+from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
+from afterturn.web.api import shapes
+from afterturn.web.api.common import (
+    WITH_BODY,
+    ConversationId,
+    CursorText,
+    IdempotencyKey,
+    JsonRoute,
+    Opened,
+    PageParameters,
+    Parameters,
+    Reached,
+    answers,
+    derived,
+    errors,
+    told,
+)
+from afterturn.web.errors import Refused
+
+router = APIRouter(prefix="/conversations", route_class=JsonRoute, tags=["conversations"])
+
+
+class InboxParameters(Parameters):
+    """The filters of the inbox; those left out ask nothing. What may be given several times means any of them."""
+
+    window: Annotated[Window | None, Field(description="How far back from now; not together with since.")] = None
+    since: Annotated[Time | None, Field(description="From this time on (ISO 8601 with an offset).")] = None
+    until: Annotated[Time | None, Field(description="Before this time.")] = None
+    property: Annotated[tuple[Id, ...], Field(description="Of this property, or UNASSIGNED.", max_length=500)] = ()
+    type: Annotated[tuple[Label, ...], Field(description="Of this type.", max_length=100)] = ()
+    channel: Annotated[tuple[Channel, ...], Field(description="Over this channel.", max_length=10)] = ()
+    topic: Annotated[tuple[Label, ...], Field(description="With this topic.", max_length=100)] = ()
+    grade: Annotated[
+        tuple[Annotated[str, Field(max_length=2)], ...], Field(description="With this grade.", max_length=20)
+    ] = ()
+    owed: Annotated[
+        tuple[Label, ...], Field(description="Where this consumer, or any, owes a reaction.", max_length=100)
+    ] = ()
+    failed: Annotated[
+        tuple[Label, ...], Field(description="Where a reaction of it, or of any, failed.", max_length=100)
+    ] = ()
+    status: Annotated[Status | None, Field(description="Open or closed ones only.")] = None
+    participant: Annotated[Id | None, Field(description="With this exact address.")] = None
+    include_synthetic: Annotated[bool, Field(description="Probes and tests, too.")] = False
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Conversations a page.")] = 50
+    cursor: CursorText = None
+
+    @model_validator(mode="after")
+    def _makes_a_query(self) -> InboxParameters:
+        self.query()
+        return self
+
+    def query(self) -> InboxQuery:
+        return InboxQuery(
+            window=self.window,
+            since=self.since,
+            until=self.until,
+            properties=self.property,
+            types=self.type,
+            channels=self.channel,
+            topics=self.topic,
+            grades=tuple(one.upper() for one in self.grade),
+            owed=self.owed,
+            failed=self.failed,
+            status=self.status,
+            participant=self.participant,
+            include_synthetic=self.include_synthetic,
+            limit=self.limit,
+        )
+
+
+class Reply(Record):
+    """What an operator answers."""
+
+    text: Annotated[Text, Field(min_length=1, examples=["The locksmith comes at nine."])]
+
+
+@router.get(
+    "",
+    responses={
+        **answers(
+            shapes.InboxShape,
+            "A page.",
+            {"rows": [shapes.ROW], "nextCursor": None, "complete": True, "scanned": 1},
+        ),
+        **errors(400),
+    },
+)
+async def list_conversations(reach: Reached, asked: Annotated[InboxParameters, Query()]) -> JSONResponse:
+    """Conversations, newest first, all that the filters ask for, page by page."""
+    page = await reach.page(asked.query(), asked.cursor)
+    return told(page.to_json())
+
+
+@router.get(
+    "/{conversation_id}",
+    responses={**answers(shapes.ConversationShape, "The conversation.", shapes.ROW), **errors(404)},
+)
+async def show_conversation(reach: Reached, conversation_id: ConversationId) -> JSONResponse:
+    """One conversation, as the inbox shows it."""
+    row = await reach.row(conversation_id)
+    return told(row.to_json())
+
+
+@router.get(
+    "/{conversation_id}/messages",
+    responses={
+        **answers(shapes.MessagesShape, "A page.", {"messages": [shapes.MESSAGE], "nextCursor": None}),
+        **errors(400, 404),
+    },
+)
+async def list_messages(
+    reach: Reached, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+) -> JSONResponse:
+    """The newest messages in thread order; `nextCursor` leads to those before them."""
+    found = await reach.messages(conversation_id, limit=asked.limit, cursor=asked.cursor)
+    return told({"messages": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+
+
+@router.get(
+    "/{conversation_id}/turns",
+    responses={
+        **answers(shapes.TurnsShape, "A page.", {"turns": [shapes.TURN], "nextCursor": None}),
+        **errors(400, 404),
+    },
+)
+async def list_turns(
+    reach: Reached, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+) -> JSONResponse:
+    """Settled turns, oldest first."""
+    found = await reach.turns(conversation_id, limit=asked.limit, cursor=asked.cursor)
+    return told({"turns": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+
+
+@router.get(
+    "/{conversation_id}/stamps",
+    responses={
+        **answers(
+            shapes.StampsShape,
+            "The stamps.",
+            {
+                "stamps": [
+                    {
+                        "consumer": "topics",
+                        "state": "fresh",
+                        "through": "2026-03-01T12:00:06.000000Z",
+                        "at": "2026-03-01T12:00:30.000000Z",
+                        "data": {"topics": ["keys"]},
+                        "failedThrough": None,
+                        "error": None,
+                    }
+                ]
+            },
+        ),
+        **errors(404),
+    },
+)
+async def list_stamps(reach: Reached, conversation_id: ConversationId) -> JSONResponse:
+    """What each live consumer left on the conversation, how far it has seen, and how its last run failed."""
+    row = await reach.row(conversation_id)
+    return told({"stamps": [_stamp(row, name) for name in row.states]})
+
+
+@router.post(
+    "/{conversation_id}/replies",
+    status_code=201,
+    responses={
+        **answers(shapes.ReplyShape, "Saved and settled.", shapes.REPLY, status=201),
+        **answers(shapes.ReplyShape, "It was saved before, with this key.", {**shapes.REPLY, "new": False}),
+        **errors(404, 409, *WITH_BODY),
+    },
+)
+async def reply(
+    reach: Reached, backbone: Opened, conversation_id: ConversationId, key: IdempotencyKey, given: Reply
+) -> JSONResponse:
+    """Save an operator's reply and settle it as a turn, so that every consumer sees it."""
+    await reach.row(conversation_id)
+    meta = await backbone.store.meta(conversation_id)
+    assert meta is not None  # conversations are never deleted
+    name = derived(conversation_id, key)
+    message = Message(
+        id=f"reply-{name}", direction=Direction.OUTBOUND, role=Role.OPERATOR, text=given.text, at=backbone.clock()
+    )
+    receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"))
+    if not receipt.new:
+        stored = await backbone.store.messages(conversation_id)
+        if any(one.id == message.id and one.text != message.text for one in stored):
+            raise Refused(
+                409,
+                "conflict",
+                "this Idempotency-Key was used for another reply; take a new key for a new reply",
+                field="Idempotency-Key",
+            )
+    event = receipt.event
+    body = {
+        "conversationId": conversation_id,
+        "messageId": message.id,
+        "eventId": event.event_id,
+        "occurredAt": to_text(event.occurred_at),
+        "new": receipt.new,
+    }
+    return told(body, 201 if receipt.new else 200)
+
+
+def _stamp(row: Row, consumer: str) -> dict[str, Any]:
+    stamp = row.conversation.reactions.get(consumer) or StoredStamp()
+    return {"consumer": consumer, "state": row.states[consumer].value, **stamp.to_json()}

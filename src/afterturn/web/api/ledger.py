@@ -1,0 +1,183 @@
+"""The ledger: what is owed, reminding of it, and asking for history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import AfterValidator, Field, model_validator
+
+from afterturn.backbone import Backbone
+from afterturn.clock import parse_duration
+from afterturn.errors import NotFound
+from afterturn.ledger.ledger import Selection
+from afterturn.model import Id, Label, Record, Time
+from afterturn.web.api import shapes
+from afterturn.web.api.common import (
+    WITH_BODY,
+    IdempotencyKey,
+    JsonRoute,
+    LimitParameters,
+    OnCall,
+    Opened,
+    answers,
+    derived,
+    errors,
+    told,
+)
+from afterturn.web.errors import Refused
+from afterturn.web.replays import Replays
+
+_MOST_DEBTS = 500
+_REPLAY: dict[str, Any] = {
+    "id": "0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+    "state": "running",
+    "emitted": 0,
+    "startedAt": "2026-03-01T12:00:06.000000Z",
+}
+
+router = APIRouter(prefix="/ledger", route_class=JsonRoute, tags=["ledger"])
+
+
+def _is_duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+Duration = Annotated[
+    str,
+    Field(
+        max_length=20,
+        pattern=r"^\d{1,9}(\.\d{1,6})?(ms|s|m|h|d)$",
+        description="How long a reaction may be owed, on top of its own max_wait; 0s for none.",
+        examples=["2m"],
+    ),
+    AfterValidator(_is_duration),
+]
+Since = Annotated[Time | None, Field(description="Conversations whose newest message is from this time on.")]
+Until = Annotated[Time | None, Field(description="And before this time.")]
+Property = Annotated[Id | None, Field(description="Of one property only, or UNASSIGNED.")]
+
+
+class _Part(Record):
+    since: Since = None
+    until: Until = None
+    property: Property = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise ValueError("since is not before until")
+        return self
+
+
+class AuditParameters(_Part, LimitParameters):
+    grace: Duration | None = None
+
+
+class Sweep(_Part):
+    """What to remind of; everything that is overdue where nothing is said."""
+
+    grace: Duration | None = None
+    everything: Annotated[bool, Field(description="Also what a sweep has reminded of just now.")] = False
+
+
+class AskReplay(_Part):
+    """Which part of history, and for whom; every consumer that is not retired where none is named."""
+
+    consumers: Annotated[tuple[Label, ...], Field(max_length=100)] = ()
+    rate: Annotated[float, Field(gt=0, le=1_000, description="At most so many events a second.")] = 50.0
+
+
+@router.get(
+    "/audit",
+    responses={
+        **answers(
+            shapes.AuditShape,
+            "What the audit found.",
+            {"clean": False, "checked": 85, "owed": 1, "failed": 0, "debts": [shapes.DEBT], "complete": True},
+        ),
+        **errors(),
+    },
+)
+async def audit(caller: OnCall, backbone: Opened, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
+    """Each reaction that is owed or has failed. Reads every row of the selection; `limit` bounds the debts shown."""
+    found = await backbone.ledger.audit(_selection(asked), grace=_grace(asked.grace, backbone))
+    body = found.to_json()
+    return told({**body, "debts": body["debts"][: asked.limit], "complete": len(body["debts"]) <= asked.limit})
+
+
+@router.post(
+    "/sweep",
+    responses={
+        **answers(shapes.SweptShape, "In the stream again.", {"swept": 1, "debts": [shapes.DEBT], "complete": True}),
+        **errors(*WITH_BODY),
+    },
+)
+async def sweep(caller: OnCall, backbone: Opened, given: Sweep) -> JSONResponse:
+    """Put what is owed into the stream again, each debt at ages that double. Sent again, it changes nothing."""
+    part = _selection(given)
+    caught = await backbone.ledger.sweep(
+        None if part == Selection() else part, grace=_grace(given.grace, backbone), everything=given.everything
+    )
+    shown = [debt.to_json() for debt in caught[:_MOST_DEBTS]]
+    return told({"swept": len(caught), "debts": shown, "complete": len(caught) <= _MOST_DEBTS})
+
+
+@router.post(
+    "/replays",
+    status_code=202,
+    responses={
+        **answers(shapes.ReplayShape, "It runs; GET it by its id to see how far it is.", _REPLAY, status=202),
+        **errors(404, 409, *WITH_BODY),
+    },
+)
+async def start_replay(
+    request: Request, caller: OnCall, backbone: Opened, key: IdempotencyKey, given: AskReplay
+) -> JSONResponse:
+    """Ask consumers for a part of history, in the background. What a consumer has seen to its end is left out."""
+    registered = await backbone.store.registrations()
+    if not set(given.consumers) <= set(registered):
+        raise NotFound("no consumer of that name was ever registered; GET /api/v1/consumers lists them")
+    replays = _replays(request)
+    replay_id = derived("replay", key)
+    known = replays.find(replay_id)
+    if known is not None and known.asked != given:
+        text = "this Idempotency-Key was used for another replay; take a new key for a new one"
+        raise Refused(409, "conflict", text, field="Idempotency-Key")
+    if known is None:
+        if replays.running is not None:
+            raise Refused(
+                409, "busy", "another replay is running; wait for its end, or ask the process that runs it to stop"
+            )
+        known = replays.start(replay_id, given, _selection(given), given.consumers, given.rate)
+    return told(known.to_json(), 202)
+
+
+@router.get(
+    "/replays/{replay_id}",
+    responses={**answers(shapes.ReplayShape, "The replay.", _REPLAY), **errors(404)},
+)
+async def show_replay(
+    request: Request, caller: OnCall, replay_id: Annotated[str, Path(description="The id of a replay.")]
+) -> JSONResponse:
+    """How far a replay of this process is."""
+    found = _replays(request).find(replay_id)
+    if found is None:
+        raise NotFound("this process knows of no such replay; sending the same one again goes on where it ended")
+    return told(found.to_json())
+
+
+def _selection(part: _Part) -> Selection:
+    return Selection(since=part.since, until=part.until, property_id=part.property)
+
+
+def _grace(text: str | None, backbone: Backbone) -> timedelta:
+    return backbone.settings.grace if text is None else parse_duration(text)
+
+
+def _replays(request: Request) -> Replays:
+    replays: Replays = request.app.state.replays
+    return replays

@@ -1,0 +1,117 @@
+"""What a caller reaches of the store: the one place where the scope of properties is applied.
+
+What lies outside answers exactly as what does not exist. Routes about conversations go through here and through
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from afterturn.backbone import Backbone
+from afterturn.errors import InvalidCursor, NotFound
+from afterturn.inbox import InboxQuery, Page, Row
+from afterturn.inbox.cursor import Cursor, decode, encode
+from afterturn.model import Message, SettledTurn, WorkOrder, check_id
+from afterturn.store.port import RecencyKey
+from afterturn.web.roles import Scope
+
+T = TypeVar("T")
+
+_MOST_ORDERS = 2_000
+"""Work orders that one request of a caller with a scope looks through."""
+
+_NO_CONVERSATION = "there is no such conversation; GET /api/v1/conversations?window=all lists them"
+_NO_CURSOR = "the cursor was altered, cut, or belongs to another query; start again from the first page"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """Some of a list in order; ``next_cursor`` is None at the end."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The store, as far as one caller sees it."""
+
+    backbone: Backbone
+    scope: Scope
+
+    async def page(self, query: InboxQuery, cursor: str | None) -> Page:
+        """A page of the inbox. A cursor is bound to the properties that were asked for, so to its scope as well."""
+        properties = self.scope.narrow(query.properties)
+        if properties is None:
+            if cursor is not None:
+                raise InvalidCursor(_NO_CURSOR)
+            return Page((), None, complete=True, scanned=0)
+        return await self.backbone.inbox.page(query.model_copy(update={"properties": properties}), cursor)
+
+    async def row(self, conversation_id: str) -> Row:
+        """One conversation. Raises NotFound."""
+        try:
+            row = await self.backbone.inbox.row(check_id(conversation_id))
+        except ValueError:
+            row = None
+        if row is None or not self.scope.sees(row.conversation):
+            raise NotFound(_NO_CONVERSATION)
+        return row
+
+    async def messages(self, conversation_id: str, *, limit: int, cursor: str | None) -> Listed[Message]:
+        """The newest messages in thread order; the cursor leads to those before them. Raises NotFound, InvalidCursor.
+
+        Beyond the first page the whole thread is read: a store knows its end only.
+        """
+        await self.row(conversation_id)
+        bound = f"messages:{conversation_id}"
+        store = self.backbone.store
+        if cursor is None:
+            found: Sequence[Message] = await store.messages(conversation_id, limit=limit + 1)
+        else:
+            anchor = decode(cursor, bound).after.conversation_id
+            thread = await store.messages(conversation_id)
+            place = next((place for place, one in enumerate(thread) if one.id == anchor), 0)
+            found = thread[max(place - limit - 1, 0) : place]
+        shown = tuple(found[-limit:])
+        more = len(found) > len(shown)
+        return Listed(shown, encode(Cursor(RecencyKey(shown[0].at, shown[0].id), None), bound) if more else None)
+
+    async def turns(self, conversation_id: str, *, limit: int, cursor: str | None) -> Listed[SettledTurn]:
+        """Settled turns, oldest first. Raises NotFound, InvalidCursor."""
+        await self.row(conversation_id)
+        bound = f"turns:{conversation_id}"
+        after = None if cursor is None else decode(cursor, bound).after.at
+        found = await self.backbone.store.turns(conversation_id, after=after, limit=limit + 1)
+        shown = found[:limit]
+        more = len(found) > limit
+        return Listed(
+            shown, encode(Cursor(RecencyKey(shown[-1].occurred_at, conversation_id), None), bound) if more else None
+        )
+
+    async def orders(
+        self, *, conversation_id: str | None, open_only: bool, limit: int
+    ) -> tuple[tuple[WorkOrder, ...], bool]:
+        """Work orders, the most urgent first, and whether that is all of them. Raises NotFound."""
+        store = self.backbone.store
+        if conversation_id is not None or self.scope.whole:
+            if conversation_id is not None:
+                await self.row(conversation_id)
+            found = await store.work_orders(conversation_id=conversation_id, open_only=open_only, limit=limit + 1)
+            return found[:limit], len(found) <= limit
+        found = await store.work_orders(open_only=open_only, limit=_MOST_ORDERS + 1)
+        seen: dict[str, bool] = {}
+        shown: list[WorkOrder] = []
+        for order in found[:_MOST_ORDERS]:
+            # Where its conversation is now: the order may have been opened under another property.
+            if order.conversation_id not in seen:
+                conversation = await store.conversation(order.conversation_id)
+                seen[order.conversation_id] = conversation is not None and self.scope.sees(conversation)
+            if seen[order.conversation_id]:
+                if len(shown) == limit:
+                    return tuple(shown), False
+                shown.append(order)
+        return tuple(shown), len(found) <= _MOST_ORDERS

@@ -1,0 +1,155 @@
+"""Reactions: what failed and runs again, and the consumers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse
+from pydantic import Field, model_validator
+
+from afterturn.backbone import Backbone
+from afterturn.clock import to_text
+from afterturn.errors import NotFound
+from afterturn.model import Id, Label, Record
+from afterturn.store.port import ConsumerState
+from afterturn.web.api import shapes
+from afterturn.web.api.common import (
+    WITH_BODY,
+    Admin,
+    JsonRoute,
+    LimitParameters,
+    OnCall,
+    Opened,
+    answers,
+    errors,
+    told,
+)
+
+_ALL = 1_000_000
+_NAME = {"conversationId": "c-17", "consumer": "topics"}
+_FAILURE = {**_NAME, "failedThrough": "2026-03-01T12:00:06.000000Z", "error": "RuntimeError"}
+_CONSUMER = {
+    "name": "topics",
+    "state": "live",
+    "registeredAt": "2026-02-01T08:00:00.000000Z",
+    "maxWaitSeconds": 300.0,
+    "failed": 0,
+}
+
+router = APIRouter(route_class=JsonRoute, tags=["reactions"])
+
+
+class Retry(Record):
+    """Which failed reactions: of some conversations, or all; of one consumer where it is named."""
+
+    conversation_ids: Annotated[tuple[Id, ...], Field(max_length=1_000)] = ()
+    consumer: Label | None = None
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _some_or_all(self) -> Self:
+        if bool(self.conversation_ids) == self.all:
+            raise ValueError("name conversations in conversationIds, or say all: true")
+        return self
+
+
+Name = Annotated[str, Path(description="The name of a consumer.", examples=["topics"], max_length=400)]
+
+
+@router.get(
+    "/reactions/failed",
+    responses={
+        **answers(shapes.FailuresShape, "Failed reactions.", {"failures": [_FAILURE], "complete": True}),
+        **errors(),
+    },
+)
+async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[LimitParameters, Query()]) -> JSONResponse:
+    """Reactions that were given up on."""
+    found = await backbone.store.failures(limit=asked.limit + 1)
+    shown = [
+        {
+            "conversationId": one.conversation_id,
+            "consumer": one.consumer,
+            "failedThrough": to_text(one.failed_through),
+            "error": one.error,
+        }
+        for one in found[: asked.limit]
+    ]
+    return told({"failures": shown, "complete": len(found) <= asked.limit})
+
+
+@router.post(
+    "/reactions/retry",
+    responses={
+        **answers(shapes.RetriedShape, "Due again.", {"retried": [_NAME]}),
+        **errors(404, *WITH_BODY),
+    },
+)
+async def retry(caller: OnCall, backbone: Opened, given: Retry) -> JSONResponse:
+    """Give failed reactions fresh attempts. Sent again, it finds nothing failed, and says so."""
+    if given.consumer is not None and given.consumer not in await backbone.store.registrations():
+        raise NotFound(_NO_CONSUMER)
+    wanted = set(given.conversation_ids)
+    chosen = [
+        (one.conversation_id, one.consumer)
+        for one in await backbone.store.failures(limit=_ALL)
+        if (given.all or one.conversation_id in wanted) and given.consumer in (None, one.consumer)
+    ]
+    if not wanted <= {conversation_id for conversation_id, _ in chosen}:
+        raise NotFound("nothing has failed on one of these conversations; GET /api/v1/reactions/failed lists what has")
+    for conversation_id, name in chosen:
+        await backbone.engine.retry(name, conversation_id)
+    return told({"retried": [{"conversationId": one, "consumer": name} for one, name in chosen]})
+
+
+@router.get(
+    "/consumers",
+    responses={**answers(shapes.ConsumersShape, "Consumers.", {"consumers": [_CONSUMER]}), **errors()},
+)
+async def list_consumers(caller: OnCall, backbone: Opened) -> JSONResponse:
+    """Every consumer that was ever registered, and how many of its reactions failed."""
+    return told({"consumers": await _consumers(backbone)})
+
+
+@router.post(
+    "/consumers/{name}/promote",
+    responses={**answers(shapes.ConsumerShape, "It is live.", _CONSUMER), **errors(404)},
+)
+async def promote(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
+    """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
+    return await _changed(backbone, name, ConsumerState.LIVE)
+
+
+@router.post(
+    "/consumers/{name}/retire",
+    responses={**answers(shapes.ConsumerShape, "It is retired.", {**_CONSUMER, "state": "retired"}), **errors(404)},
+)
+async def retire(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
+    """Let a consumer owe nothing any more. Its stamps stay."""
+    return await _changed(backbone, name, ConsumerState.RETIRED)
+
+
+_NO_CONSUMER = "no consumer of that name was ever registered; GET /api/v1/consumers lists them"
+
+
+async def _changed(backbone: Backbone, name: str, state: ConsumerState) -> JSONResponse:
+    if name not in await backbone.store.registrations():
+        raise NotFound(_NO_CONSUMER)
+    await backbone.store.set_state(name, state)
+    return told(next(one for one in await _consumers(backbone) if one["name"] == name))
+
+
+async def _consumers(backbone: Backbone) -> list[dict[str, Any]]:
+    failed = Counter(one.consumer for one in await backbone.store.failures(limit=_ALL))
+    return [
+        {
+            "name": name,
+            "state": one.state.value,
+            "registeredAt": to_text(one.registered_at),
+            "maxWaitSeconds": one.max_wait.total_seconds(),
+            "failed": failed[name],
+        }
+        for name, one in (await backbone.store.registrations()).items()
+    ]

@@ -1,0 +1,112 @@
+"""Who calls; logging in with a token, and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import Field
+
+from afterturn.model import Record
+from afterturn.web.access import COOKIE, Access
+from afterturn.web.api import shapes
+from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, answers, errors, told
+from afterturn.web.errors import Refused
+from afterturn.web.roles import Caller
+from afterturn.web.sessions import LASTS
+
+_CALLER = {"name": "desk", "role": "operator", "properties": ["oak"], "csrfToken": None}
+
+router = APIRouter(prefix="/session", route_class=JsonRoute, tags=["session"])
+links = APIRouter(include_in_schema=False)
+
+
+class LogIn(Record):
+    token: Annotated[str, Field(min_length=1, max_length=200, examples=["aft_…"])]
+
+
+@router.get("", responses={**answers(shapes.CallerShape, "The caller.", _CALLER), **errors(always=(401, 500))})
+async def show_session(caller: Operator) -> JSONResponse:
+    """Who the caller is, and what a session has to send along to change things."""
+    return told(_told(caller))
+
+
+@router.post(
+    "",
+    responses={
+        **answers(shapes.CallerShape, "Logged in: the answer sets the session's cookie.", _CALLER),
+        **errors(429, *WITH_BODY, always=(401, 422, 500)),
+    },
+)
+async def log_in(request: Request, given: LogIn) -> Response:
+    """Open a session with a token, for browsers. It ends when the token does, and after twelve hours."""
+    access = _tried(request)
+    opened = access.log_in(given.token)
+    if opened is None:
+        raise Refused(
+            401, "unauthenticated", "the token is unknown, expired or revoked", field="token", headers=_BEARER
+        )
+    cookie, _ = opened
+    caller = access.caller({"cookie": f"{COOKIE}={cookie}"})
+    assert caller is not None
+    return _with_cookie(told(_told(caller)), cookie, request)
+
+
+@router.delete("", status_code=204, response_class=Response, responses=errors(always=(401, 403, 500)))
+async def log_out(request: Request, caller: Operator) -> Response:
+    """End the session, if it is one."""
+    access: Access = request.app.state.access
+    access.log_out(request.headers)
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
+    return response
+
+
+@links.get("/login")
+async def follow_link(request: Request, key: str = "") -> Response:
+    """A one-time login link: opens a session of all roles, and leads on."""
+    access = _tried(request)
+    opened = access.redeem(key)
+    if opened is None:
+        text = "the link was used before, or is too old; start `afterturn serve` again for a new one"
+        raise Refused(401, "unauthenticated", text, field="key")
+    return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)
+
+
+_BEARER = {"www-authenticate": "Bearer"}
+
+
+def _tried(request: Request) -> Access:
+    """The access, with this try counted for its address. Raises Refused where there were too many."""
+    access: Access = request.app.state.access
+    wait = access.wait(request.client.host if request.client else "")
+    if wait is not None:
+        seconds = max(math.ceil(wait.total_seconds()), 1)
+        text = f"too many logins from this address; try again in {seconds} s"
+        raise Refused(429, "too_many", text, headers={"retry-after": str(seconds)})
+    return access
+
+
+def _with_cookie(response: Response, cookie: str, request: Request) -> Response:
+    response.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=int(LASTS.total_seconds()),
+        path="/",
+        httponly=True,
+        samesite="lax",  # strict would log out whoever follows a link to a conversation out of a mail
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+def _told(caller: Caller) -> dict[str, object]:
+    properties = caller.scope.properties
+    return {
+        "name": caller.name,
+        "role": caller.role.value,
+        "properties": None if properties is None else sorted(properties),
+        "csrfToken": caller.csrf,
+    }

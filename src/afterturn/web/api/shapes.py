@@ -1,0 +1,279 @@
+"""What the routes answer, as the OpenAPI document describes it. The records themselves say it in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue
+
+from afterturn.model import Conversation, Id, Message, Record, SettledTurn, Time, WorkOrder
+from afterturn.reactions.state import ReactionState
+from afterturn.store.port import ConsumerState
+from afterturn.stream.port import Queue
+
+NextCursor = Annotated[str | None, Field(description="Leads to the next page; null at the end.")]
+Whole = Annotated[bool, Field(description="False where there is more than the limit let through.")]
+
+
+class ReactionShape(Record):
+    state: ReactionState
+    through: Time | None
+    data: Mapping[str, JsonValue]
+
+
+class ConversationShape(Conversation):
+    """A conversation with the state and the stamp of each live consumer."""
+
+    reactions: Mapping[str, ReactionShape]  # type: ignore[assignment]
+
+
+class InboxShape(Record):
+    """A page, newest first. Where ``complete`` is false the read budget was spent before the page was full."""
+
+    rows: tuple[ConversationShape, ...]
+    next_cursor: NextCursor
+    complete: bool
+    scanned: Annotated[int, Field(description="Index rows that were read.")]
+
+
+class MessagesShape(Record):
+    """Messages in thread order."""
+
+    messages: tuple[Message, ...]
+    next_cursor: Annotated[str | None, Field(description="Leads to the messages before these; null at the beginning.")]
+
+
+class TurnsShape(Record):
+    """Settled turns, oldest first."""
+
+    turns: tuple[SettledTurn, ...]
+    next_cursor: NextCursor
+
+
+class StampShape(Record):
+    consumer: str
+    state: ReactionState
+    through: Time | None
+    at: Time | None
+    data: Mapping[str, JsonValue]
+    failed_through: Time | None
+    error: str | None
+
+
+class StampsShape(Record):
+    stamps: tuple[StampShape, ...]
+
+
+class ReplyShape(Record):
+    """An operator's reply that was saved and settled. ``new`` is false where it had been before."""
+
+    conversation_id: Id
+    message_id: Id
+    event_id: str
+    occurred_at: Time
+    new: bool
+
+
+class WorkOrdersShape(Record):
+    work_orders: tuple[WorkOrder, ...]
+    complete: Whole
+
+
+class DebtShape(Record):
+    conversation_id: Id
+    consumer: str
+    state: ReactionState
+    settled_at: Time | None
+    owed_since: Time
+    age_seconds: int
+
+
+class AuditShape(Record):
+    """What is owed beyond the grace period, or has failed. ``owed`` and ``failed`` count all of it."""
+
+    clean: bool
+    checked: int
+    owed: int
+    failed: int
+    debts: tuple[DebtShape, ...]
+    complete: Whole
+
+
+class SweptShape(Record):
+    swept: int
+    debts: tuple[DebtShape, ...]
+    complete: Whole
+
+
+class ReplayShape(Record):
+    """A replay, which goes on while nobody waits for it. ``state``: running, done, failed or stopped."""
+
+    id: str
+    state: Annotated[str, Field(pattern="^(running|done|failed|stopped)$")]
+    emitted: int
+    started_at: Time
+
+
+class DepthShape(Record):
+    """Records that wait, and since when the oldest does."""
+
+    main: int
+    direct: int
+    dead: int
+    oldest_at: Time | None
+
+
+class WaitingShape(Record):
+    waiting: int
+    failed: int
+    oldest_at: Time | None
+
+
+class StatsShape(Record):
+    """How much is in each stage."""
+
+    conversations: int
+    messages: int
+    turns: int
+    stamps: int
+    open_work_orders: int
+    stream: DepthShape
+    reactions: WaitingShape
+
+
+class DeadLetterShape(Record):
+    id: str
+    queue: Queue
+    group: str
+    consumer: str | None
+    reason: str
+    receives: int
+    published_at: Time
+    died_at: Time
+    body: Annotated[str, Field(description="The record as it lay in the stream, whatever that was.")]
+
+
+class DeadLettersShape(Record):
+    dead_letters: tuple[DeadLetterShape, ...]
+    complete: Whole
+
+
+class RedrivenShape(Record):
+    redriven: int
+
+
+class FailureShape(Record):
+    conversation_id: Id
+    consumer: str
+    failed_through: Time
+    error: str
+
+
+class FailuresShape(Record):
+    failures: tuple[FailureShape, ...]
+    complete: Whole
+
+
+class ReactionNameShape(Record):
+    conversation_id: Id
+    consumer: str
+
+
+class RetriedShape(Record):
+    retried: tuple[ReactionNameShape, ...]
+
+
+class ConsumerShape(Record):
+    name: str
+    state: ConsumerState
+    registered_at: Time
+    max_wait_seconds: float
+    failed: int
+
+
+class ConsumersShape(Record):
+    consumers: tuple[ConsumerShape, ...]
+
+
+class CallerShape(Record):
+    """Who calls. ``properties``: those that the caller may see, null for all. ``csrfToken``: null for bearer tokens."""
+
+    name: str
+    role: Annotated[str, Field(pattern="^(operator|on-call|admin)$")]
+    properties: tuple[str, ...] | None
+    csrf_token: str | None
+
+
+ROW: dict[str, Any] = {
+    "id": "c-17",
+    "channel": "sms",
+    "propertyId": "oak",
+    "type": "general",
+    "participants": ["+15558226442"],
+    "status": "open",
+    "synthetic": False,
+    "gauntlet": False,
+    "createdAt": "2026-03-01T12:00:05.000000Z",
+    "lastMessageAt": "2026-03-01T12:00:05.000000Z",
+    "settledAt": "2026-03-01T12:00:06.000000Z",
+    "recordedAt": "2026-03-01T12:00:06.000000Z",
+    "messageCount": 2,
+    "reactions": {"topics": {"state": "fresh", "through": "2026-03-01T12:00:06.000000Z", "data": {"topics": ["keys"]}}},
+}
+MESSAGE: dict[str, Any] = {
+    "id": "m-1",
+    "direction": "inbound",
+    "role": "customer",
+    "text": "My key is stuck!",
+    "at": "2026-03-01T12:00:05.000000Z",
+    "providerId": None,
+    "attachments": [],
+}
+TURN: dict[str, Any] = {
+    "conversationId": "c-17",
+    "propertyId": "oak",
+    "occurredAt": "2026-03-01T12:00:06.000000Z",
+    "recordedAt": "2026-03-01T12:00:06.000000Z",
+    "lastSeq": 2,
+    "origin": "text",
+    "channel": "sms",
+    "emitter": "worker",
+    "flushMode": "debounced",
+}
+ORDER: dict[str, Any] = {
+    "id": "wo-1",
+    "conversationId": "c-17",
+    "propertyId": "oak",
+    "category": "locks",
+    "urgency": "urgent",
+    "messageId": "m-1",
+    "openedAt": "2026-03-01T12:00:06.000000Z",
+    "status": "open",
+}
+DEBT: dict[str, Any] = {
+    "conversationId": "c-17",
+    "consumer": "topics",
+    "state": "owed",
+    "settledAt": "2026-03-01T12:00:06.000000Z",
+    "owedSince": "2026-03-01T12:00:06.000000Z",
+    "ageSeconds": 431,
+}
+LETTER: dict[str, Any] = {
+    "id": "17",
+    "queue": "main",
+    "group": "c-17",
+    "consumer": None,
+    "reason": "is not JSON",
+    "receives": 1,
+    "publishedAt": "2026-03-01T12:00:06.000000Z",
+    "diedAt": "2026-03-01T12:00:07.000000Z",
+    "body": "…",
+}
+REPLY: dict[str, Any] = {
+    "conversationId": "c-17",
+    "messageId": "reply-0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+    "eventId": "turn:c-17:1772366405000",
+    "occurredAt": "2026-03-01T12:00:05.000000Z",
+    "new": True,
+}

@@ -1,0 +1,166 @@
+"""The stream: how much waits, and what it gave up on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import JSONResponse
+from pydantic import Field, model_validator
+
+from afterturn.backbone import Backbone
+from afterturn.clock import to_text
+from afterturn.errors import NotFound
+from afterturn.model import Record
+from afterturn.stream.port import DeadLetter
+from afterturn.web.api import shapes
+from afterturn.web.api.common import (
+    WITH_BODY,
+    JsonRoute,
+    LimitParameters,
+    OnCall,
+    Opened,
+    answers,
+    errors,
+    told,
+)
+from afterturn.web.guards import unquoted
+
+_ALL = 1_000_000
+
+router = APIRouter(route_class=JsonRoute, tags=["stream"])
+
+
+class Redrive(Record):
+    """Which dead letters: some by id, or all."""
+
+    ids: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=1_000)] = ()
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _some_or_all(self) -> Self:
+        if bool(self.ids) == self.all:
+            raise ValueError("name dead letters in ids, or say all: true")
+        return self
+
+
+def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead letter.", max_length=2_000)]) -> str:
+    return unquoted(letter_id)
+
+
+@router.get(
+    "/stream",
+    responses={
+        **answers(shapes.DepthShape, "Depth.", {"main": 3, "direct": 0, "dead": 0, "oldestAt": None}),
+        **errors(),
+    },
+)
+async def show_depth(caller: OnCall, backbone: Opened) -> JSONResponse:
+    """How many records wait, those in flight included, and since when the oldest does."""
+    return told(await _depth(backbone))
+
+
+@router.get(
+    "/stats",
+    responses={
+        **answers(
+            shapes.StatsShape,
+            "Each stage.",
+            {
+                "conversations": 85,
+                "messages": 1210,
+                "turns": 600,
+                "stamps": 340,
+                "openWorkOrders": 12,
+                "stream": {"main": 3, "direct": 0, "dead": 0, "oldestAt": None},
+                "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},
+            },
+        ),
+        **errors(),
+    },
+)
+async def show_stats(caller: OnCall, backbone: Opened) -> JSONResponse:
+    """How much is in each stage, and how old the oldest of it is."""
+    oldest = await backbone.engine.oldest()
+    body: dict[str, Any] = dict(await backbone.store.counts())
+    body["stream"] = await _depth(backbone)
+    body["reactions"] = {
+        "waiting": await backbone.engine.waiting(),
+        "failed": len(await backbone.store.failures(limit=_ALL)),
+        "oldestAt": None if oldest is None else to_text(oldest),
+    }
+    return told(body)
+
+
+@router.get(
+    "/dead-letters",
+    responses={
+        **answers(shapes.DeadLettersShape, "Dead letters.", {"deadLetters": [shapes.LETTER], "complete": True}),
+        **errors(),
+    },
+)
+async def list_dead_letters(
+    caller: OnCall, backbone: Opened, asked: Annotated[LimitParameters, Query()]
+) -> JSONResponse:
+    """Stream records that were given up on, oldest first."""
+    found = await backbone.stream.dead_letters(limit=asked.limit + 1)
+    shown = [_letter(one) for one in found[: asked.limit]]
+    return told({"deadLetters": shown, "complete": len(found) <= asked.limit})
+
+
+@router.post(
+    "/dead-letters/redrive",
+    responses={
+        **answers(shapes.RedrivenShape, "In the stream again.", {"redriven": 1}),
+        **errors(404, *WITH_BODY),
+    },
+)
+async def redrive(caller: OnCall, backbone: Opened, given: Redrive) -> JSONResponse:
+    """Put dead letters into their queue again. That changes nothing where the turn was handled since."""
+    known = [one.id for one in await backbone.stream.dead_letters(limit=_ALL)]
+    if not set(given.ids) <= set(known):
+        raise NotFound(_NO_LETTER)
+    chosen = known if given.all else list(dict.fromkeys(given.ids))
+    return told({"redriven": await backbone.stream.redrive(chosen)})
+
+
+@router.get(
+    "/dead-letters/{letter_id}",
+    responses={**answers(shapes.DeadLetterShape, "The dead letter.", shapes.LETTER), **errors(404)},
+)
+async def show_dead_letter(
+    caller: OnCall, backbone: Opened, letter_id: Annotated[str, Depends(_letter_id)]
+) -> JSONResponse:
+    """A dead letter with its body."""
+    found = await backbone.stream.dead_letters(limit=_ALL)
+    letter = next((one for one in found if one.id == letter_id), None)
+    if letter is None:
+        raise NotFound(_NO_LETTER)
+    return told(_letter(letter))
+
+
+_NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"
+
+
+async def _depth(backbone: Backbone) -> dict[str, Any]:
+    depth = await backbone.stream.depth()
+    return {
+        "main": depth.main,
+        "direct": depth.direct,
+        "dead": depth.dead,
+        "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
+    }
+
+
+def _letter(one: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "queue": one.queue.value,
+        "group": one.group,
+        "consumer": one.consumer,
+        "reason": one.reason,
+        "receives": one.receives,
+        "publishedAt": to_text(one.published_at),
+        "diedAt": to_text(one.died_at),
+        "body": one.body,
+    }

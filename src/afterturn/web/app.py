@@ -1,0 +1,71 @@
+"""The HTTP application on an open backbone. Needs the web extra."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from afterturn.errors import MissingExtra
+
+try:
+    from fastapi import FastAPI
+except ImportError as error:
+    raise MissingExtra("serving HTTP needs the web extra: pip install 'afterturn[web]'") from error
+
+from afterturn.backbone import Backbone
+from afterturn.web.access import Access
+from afterturn.web.api import conversations, ledger, reactions, session, stream, work_orders
+from afterturn.web.errors import install_errors
+from afterturn.web.guards import API, MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
+from afterturn.web.replays import Replays
+
+HOME = f"{API}/session"
+"""Where a login link leads."""
+
+_ABOUT = """\
+Conversations, what reactions made of them, and what is stuck.
+
+Every error is `{"error": {"code", "message", "field"?}}`. What lies outside a caller's properties answers as what does
+not exist. A page ends with `nextCursor`; send it with the same other parameters for the next one.
+"""
+
+
+def make_app(
+    backbone: Backbone,
+    access: Access,
+    *,
+    home: str = HOME,
+    most_bytes: int = MAX_BODY_BYTES,
+    patience: float = PATIENCE_S,
+) -> FastAPI:
+    """The application. ``most_bytes``: of a body, which has to arrive within ``patience`` seconds."""
+    replays = Replays(backbone)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await replays.stop()
+
+    app = FastAPI(
+        title="afterturn",
+        version="1",
+        description=_ABOUT,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,  # both load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.backbone = backbone
+    app.state.access = access
+    app.state.replays = replays
+    app.state.home = home
+    install_errors(app)
+    for room in (conversations, work_orders, ledger, stream, reactions, session):
+        app.include_router(room.router, prefix=API)
+    app.include_router(session.links)
+    # The last one added is the outermost.
+    app.add_middleware(Bodies, most=most_bytes, patience=patience)
+    app.add_middleware(Gate, access=access)
+    app.add_middleware(LastResort)
+    return app

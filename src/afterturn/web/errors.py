@@ -1,0 +1,128 @@
+"""The one shape of an error: ``{"error": {"code": "…", "message": "…", "field": "…"}}``, whatever went wrong where."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from afterturn import telemetry
+from afterturn.errors import (
+    AfterturnError,
+    EngineUnavailable,
+    InvalidCursor,
+    InvalidInput,
+    InvalidQuery,
+    InvalidRecord,
+    NotFound,
+    StoreError,
+    StreamUnavailable,
+)
+from afterturn.funnel.answers import RETRY_AFTER_S
+
+_CODES = {400: "invalid", 404: "not_found", 405: "method", 413: "too_large"}
+_TEXTS = {
+    404: "there is nothing at this address; /api/v1/openapi.json lists what there is",
+    405: "this address does not take the method; the Allow header names those that it takes",
+}
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_.\[\]-]{0,99}\Z")
+_STEP = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
+
+
+class Refused(HTTPException):
+    """Answered as it stands. ``message`` says what to do next and quotes nothing that could be content."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.code = code
+        self.field = field
+
+
+def error_body(code: str, message: str, field: str | None = None) -> dict[str, Any]:
+    told = {"code": code, "message": message}
+    return {"error": told if field is None else {**told, "field": field}}
+
+
+def answer(refused: Refused) -> JSONResponse:
+    body = error_body(refused.code, str(refused.detail), refused.field)
+    return JSONResponse(body, refused.status_code, refused.headers)
+
+
+_OURS: tuple[tuple[type[AfterturnError], int, str], ...] = (
+    (InvalidCursor, 400, "invalid_cursor"),
+    (InvalidQuery, 422, "invalid"),
+    (InvalidInput, 400, "invalid"),
+    (NotFound, 404, "not_found"),
+)
+
+
+def refusal_of(error: AfterturnError) -> Refused:
+    """What a caller is told: its own mistakes in words, of ours only whether it may try again."""
+    if isinstance(error, InvalidRecord):
+        return Refused(422, "invalid", error.problem, field=error.field if _FIELD.match(error.field) else None)
+    for kind, status, code in _OURS:
+        if isinstance(error, kind):
+            return Refused(status, code, str(error), field="cursor" if kind is InvalidCursor else None)
+    if isinstance(error, StoreError | StreamUnavailable | EngineUnavailable):
+        telemetry.log("request_unavailable", level=logging.ERROR, error=type(error).__name__)
+        retry = {"retry-after": str(RETRY_AFTER_S)}
+        return Refused(503, "unavailable", "the store or the stream does not answer; try again later", headers=retry)
+    return failed(error)
+
+
+def failed(error: BaseException) -> Refused:
+    """A fault of ours: the log gets its kind, the caller nothing, for its text could quote anybody."""
+    telemetry.log("request_failed", level=logging.ERROR, error=type(error).__name__)
+    return Refused(500, "failed", "this failed on our side; the log of the server says of what kind it is")
+
+
+def install_errors(app: FastAPI) -> None:
+    """Let every error that a route or the router raises end in the one shape."""
+
+    async def on_http(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return answer(error if isinstance(error, Refused) else _of_library(error))
+
+    async def on_validation(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return answer(_of_validation(error))
+
+    async def on_ours(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, AfterturnError)
+        return answer(refusal_of(error))
+
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, on_validation)
+    app.add_exception_handler(AfterturnError, on_ours)
+
+
+def _of_library(error: HTTPException) -> Refused:
+    status = error.status_code
+    text = _TEXTS.get(status, "the request cannot be read; check it against /api/v1/openapi.json")
+    return Refused(status, _CODES.get(status, "refused"), text, headers=error.headers)
+
+
+def _of_validation(error: RequestValidationError) -> Refused:
+    """The first problem, with its field and without the value that caused it."""
+    first = error.errors()[0]
+    place, *steps = first["loc"] or ("body",)
+    field = ""
+    for step in steps:
+        # An unknown name can be anything, a message's text included.
+        name = f"[{step}]" if isinstance(step, int) else str(step) if _STEP.match(str(step)) else "(a field)"
+        field += name if isinstance(step, int) or not field else f".{name}"
+    return Refused(422, "invalid", first["msg"].removeprefix("Value error, "), field=field or str(place))

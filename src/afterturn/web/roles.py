@@ -1,0 +1,71 @@
+"""Who calls, and what that caller may see and do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from afterturn.model import UNASSIGNED, Conversation
+
+
+class Role(StrEnum):
+    """``operator``: conversations. ``on-call``: also ledger, stream and reactions. ``admin``: also consumers.
+
+    Each may do what those before it may.
+    """
+
+    OPERATOR = "operator"
+    ON_CALL = "on-call"
+    ADMIN = "admin"
+
+    def covers(self, needed: Role) -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The properties whose conversations a caller may see: ids, or ``UNASSIGNED``; None: every one."""
+
+    properties: frozenset[str] | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.properties is None
+
+    def sees(self, conversation: Conversation) -> bool:
+        """Whether it belongs to the scope now; a re-attribution moves it in or out."""
+        return self.properties is None or (conversation.property_id or UNASSIGNED) in self.properties
+
+    def narrow(self, asked: Sequence[str]) -> tuple[str, ...] | None:
+        """The properties to ask the store for: of those asked for, or of all where none is, the ones in the scope.
+
+        None: not one of them is, so that there is nothing to ask.
+        """
+        if self.properties is None:
+            return tuple(asked)
+        if not asked:
+            return tuple(sorted(self.properties))
+        return tuple(one for one in asked if one in self.properties) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """``name``: of the token, or of the session's login. ``csrf``: what a session has to send along to change things;
+    None for a bearer token, which no browser sends by itself."""
+
+    name: str
+    role: Role
+    scope: Scope
+    csrf: str | None = None
+
+
+def check_scope(role: Role, properties: Collection[str] | None) -> None:
+    """Raise ValueError for a role that cannot be held for some properties only, and for a scope of none."""
+    if properties is None:
+        return
+    if role is not Role.OPERATOR:
+        raise ValueError(f"{role.value} is a role over all properties; leave the properties out, or make it operator")
+    if not properties:
+        raise ValueError("the list of properties is empty; leave it out for all, or name some")

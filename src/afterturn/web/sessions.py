@@ -1,0 +1,103 @@
+"""Sessions of browsers, one-time login links, and how often somebody may try. All in memory, gone with the process."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+Secret = Callable[[], str]
+"""Makes a text that nobody can guess, such as ``secrets.token_urlsafe``."""
+
+LASTS = timedelta(hours=12)
+LINK_LASTS = timedelta(minutes=10)
+
+_MOST_SESSIONS = 1_000
+_MOST_KEYS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """``token``: the digest of the token that it was opened with, None for a login link. ``csrf``: see ``Caller``."""
+
+    token: str | None
+    csrf: str
+    until: datetime
+
+
+class Sessions:
+    """Which cookies are whose. A cookie is a secret without meaning, so there is nothing in it to forge or to sign."""
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def open(self, token: str | None, now: datetime) -> tuple[str, Session]:
+        """A cookie and its session. The oldest one ends where there are too many."""
+        cookie = self._secret()
+        session = Session(token, self._secret(), now + LASTS)
+        self._sessions[_key(cookie)] = session
+        while len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return cookie, session
+
+    def find(self, cookie: str, now: datetime) -> Session | None:
+        session = self._sessions.get(_key(cookie))
+        if session is not None and now >= session.until:
+            self.close(cookie)
+            return None
+        return session
+
+    def close(self, cookie: str) -> None:
+        self._sessions.pop(_key(cookie), None)
+
+
+class Links:
+    """Keys that open a session once, soon after they were made."""
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+        self._until: dict[str, datetime] = {}
+
+    def make(self, now: datetime) -> str:
+        key = self._secret()
+        self._until[_key(key)] = now + LINK_LASTS
+        return key
+
+    def redeem(self, key: str, now: datetime) -> bool:
+        """Whether the key is good; from now on it is not."""
+        until = self._until.pop(_key(key), None)
+        return until is not None and now < until
+
+
+class Tries:
+    """At most ``most`` tries in any ``span`` for each key, such as an address."""
+
+    def __init__(self, most: int, span: timedelta) -> None:
+        self._most = most
+        self._span = span
+        self._tries: OrderedDict[str, list[datetime]] = OrderedDict()
+
+    def take(self, key: str, now: datetime) -> timedelta | None:
+        """Count a try; None where it is allowed, else how long to wait before the next one."""
+        recent = [at for at in self._tries.pop(key, []) if now - at < self._span]
+        if len(recent) >= self._most:
+            self._tries[key] = recent
+            return self._span - (now - recent[0])
+        self._tries[key] = [*recent, now]
+        while len(self._tries) > _MOST_KEYS:
+            self._tries.popitem(last=False)
+        return None
+
+
+def same(given: str, expected: str) -> bool:
+    """Are both equal? Takes the same time wherever they differ."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
+
+
+def _key(secret: str) -> str:
+    """What is looked up: how long that takes says nothing about the secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
