@@ -20,7 +20,7 @@ from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, 
 from afterturn.reactions.engine import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Receipt, Settler
-from afterturn.store.port import ConsumerState, Registration, Store
+from afterturn.store.port import Chore, ConsumerState, Registration, Store
 from afterturn.stream.port import Stream
 
 _LOOKS = 5
@@ -76,9 +76,9 @@ class Backbone:
         self._wake = wake
         self._reading = reading
 
-    async def settle(self, turn: Turn) -> Receipt:
+    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> Receipt:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
-        receipt = await self._settler.settle(turn)
+        receipt = await self._settler.settle(turn, chores=chores)
         self._wake.set()
         return receipt
 
@@ -90,9 +90,11 @@ class Backbone:
         self._wake.set()
         return receipt
 
-    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message]) -> int:
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], *, chores: Sequence[Chore] = ()
+    ) -> int:
         """Save messages in the middle of a turn; nothing moves in the inbox. Returns how many were new."""
-        return await self._settler.save_messages(meta, messages)
+        return await self._settler.save_messages(meta, messages, chores=chores)
 
     async def save_conversation(self, meta: ConversationMeta) -> Conversation:
         """Create a conversation, or replace what the writer owns of it."""

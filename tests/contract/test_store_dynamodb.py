@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
+from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -105,6 +106,14 @@ class TestDynamoNotes(NoteContract):
         }
 
 
+class TestDynamoChoresAdded(AddingContract):
+    pass
+
+
+class TestDynamoChoresTaken(TakingContract):
+    pass
+
+
 class TestDynamoRecency(RecencyContract):
     pass
 
@@ -137,3 +146,15 @@ class TestDynamoNotesInTrouble(NoteContract):
     """As above."""
 
     trouble = Trouble(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoChoresAddedInTrouble(AddingContract):
+    """As above."""
+
+    trouble = Trouble(seed=4, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoChoresTakenInTrouble(TakingContract):
+    """As above."""
+
+    trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -58,6 +59,14 @@ class TestSqliteStamp(StampContract):
 
 
 class TestSqliteNotes(NoteContract):
+    pass
+
+
+class TestSqliteChoresAdded(AddingContract):
+    pass
+
+
+class TestSqliteChoresTaken(TakingContract):
     pass
 
 

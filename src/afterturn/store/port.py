@@ -12,22 +12,28 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from afterturn.event import TurnSettled
 from afterturn.model import (
     Conversation,
     ConversationMeta,
+    Id,
+    Label,
     Message,
+    Record,
     SettledTurn,
     Stamp,
     StoredStamp,
+    Time,
     Turn,
     WorkOrder,
 )
 
 MAX_VALUE_BYTES = 10_000
 """Of the JSON of a note or a chore: ids and small facts, no content."""
+MAX_CHORES = 3
+"""Beside a whole turn, two items each, they have to fit a DynamoDB transaction (100 items)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,31 @@ class Failure:
     error: str
 
 
+class Chore(Record):
+    """What is to be done because of the messages that it is saved with. ``key``: unique among chores of its kind."""
+
+    kind: Label
+    key: Id
+    conversation_id: Id
+    value: JsonValue = None
+    due_at: Time
+
+
+class WaitingChore(Chore):
+    """A chore that is not done. ``visible_at``: not handed out before; ``attempts``: how often it was handed out."""
+
+    visible_at: Time
+    attempts: int
+
+
+class TakenChore(Chore):
+    """A chore that was handed out, to nobody else before ``until``. ``attempts`` counts this time, too."""
+
+    attempts: int
+    until: Time
+    lease: str = Field(repr=False)
+
+
 class Writer(Protocol):
     """The half of the store that only ``settle/`` and the importers' path through it use."""
 
@@ -116,15 +147,22 @@ class Writer(Protocol):
         """Create a conversation, or replace the attributes that the writer owns; stamps and times stay."""
         ...
 
-    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
-        """Save messages in the middle of a turn; the inbox does not move. Returns how many were new."""
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+    ) -> int:
+        """Save messages in the middle of a turn; the inbox does not move. Returns how many were new.
+
+        ``chores`` (at most MAX_CHORES) are added in the transaction of the last message, but for those whose kind and
+        key are known, be they waiting or done. They are added also where no message is new.
+        """
         ...
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
-        """Messages, meta, recency and the settled mark in one transaction.
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
+        """Messages, meta, recency, the settled mark and chores in one transaction.
 
         A message that is known by id or provider id changes nothing. A turn that brings messages of which all are
-        settled already, or whose key is known, is not new.
+        settled already, or whose key is known, is not new, and adds no chores: the first one did. A chore whose kind
+        and key are known is not added again.
         """
         ...
 
@@ -200,6 +238,29 @@ class Keeper(Protocol):
         """The values under those of the keys that are known, as they are now."""
         ...
 
+    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
+        """Chores of a kind that are due, at most ``limit``, in the order in which they became due.
+
+        Until ``now + lease`` they are handed out to nobody else; then to anybody, so a taker that dies loses them.
+        Raises InvalidInput for a lease of no time.
+        """
+        ...
+
+    async def finish_chore(self, taken: TakenChore) -> bool:
+        """It is done and does not come again; told twice, it stays so.
+
+        Returns false, and changes nothing, where somebody else took it after the lease, or it was put off.
+        """
+        ...
+
+    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
+        """Hand it back, not to be handed out before ``until``; false as above, and where it is done."""
+        ...
+
+    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
+        """What is not done, handed out or not, first what can be taken first."""
+        ...
+
 
 class Reader(Protocol):
     """The half of the store that everybody may use."""
@@ -241,7 +302,7 @@ class Reader(Protocol):
     async def mark(self, name: str, at: datetime) -> None: ...
 
     async def counts(self) -> Mapping[str, int]:
-        """How many conversations, messages, turns, stamps and open work orders there are."""
+        """How many conversations, messages, turns, stamps, open work orders and chores that wait there are."""
         ...
 
 
@@ -250,7 +311,9 @@ class Store(Writer, Stamper, Keeper, Reader, Protocol):
 
 
 __all__ = [
+    "MAX_CHORES",
     "MAX_VALUE_BYTES",
+    "Chore",
     "ConsumerState",
     "Failure",
     "Keeper",
@@ -263,6 +326,8 @@ __all__ = [
     "Stamper",
     "Store",
     "StoredStamp",
+    "TakenChore",
+    "WaitingChore",
     "Window",
     "Writer",
 ]

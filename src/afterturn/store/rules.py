@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
 from afterturn.clock import MILLISECOND, floor_millis
-from afterturn.errors import InvalidRecord
+from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Turn
-from afterturn.store.port import MAX_VALUE_BYTES
+from afterturn.store.port import MAX_CHORES, MAX_VALUE_BYTES, Chore
 
 FUTURE_TOLERANCE_HOURS = 24
 
@@ -69,6 +69,27 @@ def merge_property(stored: str | None, given: str | None) -> str | None:
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:
     """Whether a stamp that has seen ``through`` may replace the stored one."""
     return stored is None or stored.through is None or stored.through < through
+
+
+ChoreKey = tuple[str, str]
+"""Kind and key: what a chore is known by."""
+
+
+def chores_to_add(chores: Iterable[Chore]) -> dict[ChoreKey, tuple[Chore, str]]:
+    """Each once, with its value as JSON. Raises InvalidRecord."""
+    found: dict[ChoreKey, tuple[Chore, str]] = {}
+    for place, chore in enumerate(chores):
+        found.setdefault((chore.kind, chore.key), (chore, value_dump(chore.value, f"chores[{place}].value")))
+    if len(found) > MAX_CHORES:
+        raise InvalidRecord("chores", f"are {len(found)}; one transaction takes at most {MAX_CHORES}")
+    return found
+
+
+def lease_end(now: datetime, lease: timedelta) -> datetime:
+    """Until when what is taken now is nobody else's. Raises InvalidInput."""
+    if lease <= timedelta(0):
+        raise InvalidInput(f"a lease of {lease.total_seconds():g} seconds holds nothing; give it some time")
+    return now + lease
 
 
 def value_dump(value: JsonValue, field: str) -> str:

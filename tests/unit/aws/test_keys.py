@@ -52,10 +52,13 @@ def test_records_of_different_ids_never_share_a_key(one: tuple[str, str], other:
             keys.known_turn(first, second),
             keys.work_order(first, second),
             keys.claim(first, second),
+            keys.note(first, second),
+            keys.chore(first, second),
+            keys.waiting_chore(first, now, second),
             keys.failure(first, second),
         ]
 
-    assert len(set(made(*one))) == 8
+    assert len(set(made(*one))) == 11
     if one != other:
         assert not set(made(*one)[1:]) & set(made(*other)[1:])
 
@@ -76,6 +79,10 @@ def test_every_key_of_any_legal_id_fits(one: str, other: str, at: datetime) -> N
         keys.failure("x" * 64, one),
         keys.registration("x" * 64),
         keys.claim(one * 9, other * 9),
+        keys.note(one * 9, other * 9),
+        keys.chore("x" * 64, one),
+        keys.waiting_chore("x" * 64, at, one),
+        keys.chore_kind("x" * 64),
         keys.mark(other * 9),
         keys.claim("", ""),
     ):

@@ -7,7 +7,7 @@ stale reads fails whole, and is made again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,11 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.layout import Placements
 from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, Action, all_of, put, unchanged, update
+from afterturn.store.port import Chore
+from afterturn.store.rules import ChoreKey
+
+ChoresToAdd = Mapping[ChoreKey, tuple[Chore, str]]
+"""Each with its value as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +79,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was read before a write: the head, and which of the given messages are stored already."""
+    """What was read before a write: the head, and which of the given messages and chores are stored already."""
 
     head: Head | None = None
     by_id: Mapping[str, Plain] = field(default_factory=dict)
     by_provider: Mapping[str, Plain] = field(default_factory=dict)
     settled_under_key: datetime | None = None
+    chores: Collection[ChoreKey] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,14 @@ class Plan:
 
 
 def plan_settle(
-    turn: Turn, known: Known, placements: Placements, *, now: datetime, emitter: str, call: str
+    turn: Turn,
+    known: Known,
+    placements: Placements,
+    *,
+    now: datetime,
+    emitter: str,
+    call: str,
+    chores: ChoresToAdd | None = None,
 ) -> Plan | Repeat:
     """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
     given = turn.conversation
@@ -158,6 +171,7 @@ def plan_settle(
     ]
     if turn.key is not None:
         actions.append(put(keys.known_turn(given.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
+    actions += _chore_actions(chores, known)
     _check_sizes(actions)
     event = make_event(
         conversation_id=given.id,
@@ -172,12 +186,19 @@ def plan_settle(
 
 
 def plan_save(
-    meta: ConversationMeta, messages: Sequence[Message], known: Known, placements: Placements, *, now: datetime
+    meta: ConversationMeta,
+    messages: Sequence[Message],
+    known: Known,
+    placements: Placements,
+    *,
+    now: datetime,
+    chores: ChoresToAdd | None = None,
 ) -> Plan | None:
     """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
     head = known.head or Head.new(meta, min([now, *(one.at for one in messages)]))
     arrivals = _arrivals(messages, known, head.message_count)
-    if known.head is not None and not arrivals.messages:
+    further = _chore_actions(chores, known)
+    if known.head is not None and not arrivals.messages and not further:
         return None
     after = replace(
         head,
@@ -191,7 +212,7 @@ def plan_save(
     if known.head is None:
         row_at = after.created_at
         marks |= recency_attributes(meta.id, row_at, placements)
-    actions = (_write_meta(meta, known.head, after, marks), *_message_actions(meta.id, arrivals, None))
+    actions = (_write_meta(meta, known.head, after, marks), *_message_actions(meta.id, arrivals, None), *further)
     _check_sizes(actions)
     return Plan(actions, after, row_at=row_at, added=len(arrivals.messages))
 
@@ -292,6 +313,18 @@ def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime |
         if message.provider_id is not None:
             actions.append(put(keys.known_provider(conversation_id, message.provider_id), known, IS_NEW))
     return actions
+
+
+def _chore_actions(chores: ChoresToAdd | None, known: Known) -> list[Action]:
+    return [
+        action
+        for place, (chore, dump) in (chores or {}).items()
+        if place not in known.chores
+        for action in (
+            put(keys.chore(*place), {"kind": "chore"}, IS_NEW),
+            put(keys.waiting_chore(chore.kind, chore.due_at, chore.key), rows.chore_item(chore, dump)),
+        )
+    ]
 
 
 def _check_sizes(actions: Sequence[Action]) -> None:

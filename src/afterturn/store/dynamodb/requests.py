@@ -136,8 +136,8 @@ def update(
     return Action(Verb.UPDATE, key, sets=sets, adds=adds or {}, condition=condition)
 
 
-def delete(key: Key) -> Action:
-    return Action(Verb.DELETE, key)
+def delete(key: Key, condition: Condition | None = None) -> Action:
+    return Action(Verb.DELETE, key, condition=condition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from afterturn.model import (
 )
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
+from afterturn.store.port import Chore
 
 E = TypeVar("E", Channel, Status)
 
@@ -201,6 +202,30 @@ def urgency_attributes(given: WorkOrder) -> Plain:
         "urgency": given.urgency.value,
         WORK_ORDER.pk: keys.OPEN_WORK_ORDERS if is_open else keys.CLOSED_WORK_ORDERS,
         WORK_ORDER.sk: keys.urgency(given.urgency.rank, given.opened_at, given.id),
+    }
+
+
+def chore_item(given: Chore, dump: str) -> Plain:
+    """``dump``: its value as JSON."""
+    return {
+        "kind": "waiting chore",
+        "chore": given.kind,
+        "key": given.key,
+        "conversationId": given.conversation_id,
+        "value": dump,
+        "dueAt": to_text(given.due_at),
+        "attempts": 0,
+    }
+
+
+def chore_fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of every kind of chore."""
+    return {
+        "kind": item["chore"],
+        "key": item["key"],
+        "conversation_id": item["conversationId"],
+        "value": json.loads(item["value"]),
+        "due_at": from_text(item["dueAt"]),
     }
 
 

@@ -17,6 +17,7 @@ from afterturn.errors import InvalidRecord
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
 from afterturn.store import rules
 from afterturn.store.dynamodb.attributes import encodable
+from afterturn.store.dynamodb.chores import Chores
 from afterturn.store.dynamodb.layout import Placements
 from afterturn.store.dynamodb.noting import Noting
 from afterturn.store.dynamodb.placing import Fixed, Live, Placing
@@ -25,6 +26,7 @@ from afterturn.store.dynamodb.stamping import Stamping
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.writing import Writing
 from afterturn.store.port import (
+    Chore,
     ConsumerState,
     Failure,
     Range,
@@ -32,6 +34,8 @@ from afterturn.store.port import (
     Registration,
     Settled,
     Slice,
+    TakenChore,
+    WaitingChore,
     Window,
 )
 
@@ -77,6 +81,7 @@ class DynamoStore:
         self._writing = Writing(table, placing)
         self._stamping = Stamping(table, clock, claims_kept)
         self._noting = Noting(table, clock)
+        self._chores = Chores(table, clock, claims_kept)
         self._reading = Reading(table, placing)
 
     @classmethod
@@ -87,11 +92,13 @@ class DynamoStore:
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
         return await self._writing.save_conversation(meta, now)
 
-    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
-        return await self._writing.save_messages(meta, messages, now)
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+    ) -> int:
+        return await self._writing.save_messages(meta, messages, now, rules.chores_to_add(chores))
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
-        return await self._writing.settle(turn, now, emitter)
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
+        return await self._writing.settle(turn, now, emitter, rules.chores_to_add(chores))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         found = await self.conversation(conversation_id)
@@ -145,6 +152,18 @@ class DynamoStore:
 
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._noting.noted(encodable(name), [encodable(key) for key in keys])
+
+    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
+        return await self._chores.take(encodable(kind), now, rules.lease_end(now, lease), limit)
+
+    async def finish_chore(self, taken: TakenChore) -> bool:
+        return await self._chores.finish(taken)
+
+    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
+        return await self._chores.put_off(taken, until)
+
+    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
+        return await self._chores.waiting(encodable(kind), limit)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None

@@ -19,6 +19,7 @@ from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.layout import Placements, month_of
 from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.plans import (
+    ChoresToAdd,
     Head,
     Known,
     Plan,
@@ -56,24 +57,30 @@ class Writing:
         self._heads: OrderedDict[str, Head] = OrderedDict()
         self._remember = remember
         self._months: set[str] = set()
+        self._kinds: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         async with self._alone(meta.id):
             return await self._table.until_done(lambda: self._save_conversation(meta, now))
 
-    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
-        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved."""
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, chores: ChoresToAdd
+    ) -> int:
+        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved, no chores."""
         added = 0
+        await self._note_kinds(chores)
         async with self._alone(meta.id):
-            for part in _parts(messages):
-                added += await self._table.until_done(partial(self._save, meta, part, now))
-        return added
+            *earlier, last = _parts(messages)
+            for part in earlier:
+                added += await self._table.until_done(partial(self._save, meta, part, now, {}))
+            return added + await self._table.until_done(partial(self._save, meta, last, now, chores))
 
-    async def settle(self, turn: Turn, now: datetime, emitter: str) -> Settled:
+    async def settle(self, turn: Turn, now: datetime, emitter: str, chores: ChoresToAdd) -> Settled:
         attempts = _Attempts(call=uuid.uuid4().hex)
+        await self._note_kinds(chores)
         async with self._alone(turn.conversation.id):
-            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts))
+            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, chores))
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write, where the guess is right whether the conversation is there; two where it is wrong."""
@@ -96,26 +103,30 @@ class Writing:
                 return rows.conversation(item)
         raise AssertionError("the second write returns or raises")
 
-    async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime) -> int:
+    async def _save(
+        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, chores: ChoresToAdd
+    ) -> int:
         placements = await self._placing.current()
-        known = await self._read(meta.id, messages)
-        plan = plan_save(meta, messages, known, placements, now=now)
+        known = await self._read(meta.id, messages, chores=chores)
+        plan = plan_save(meta, messages, known, placements, now=now, chores=chores)
         if plan is None:
             return 0
         await self._carry_out(meta.id, plan, placements)
         return plan.added
 
-    async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts) -> Settled:
+    async def _settle(
+        self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts, chores: ChoresToAdd
+    ) -> Settled:
         conversation_id = turn.conversation.id
         placements = await self._placing.current()
         kept = self._heads.get(conversation_id)
         if kept is not None:
-            known = Known(kept)  # the messages are taken to be new ones: if not, the transaction says so
+            known = Known(kept)  # all that is given is taken to be new: if not, the transaction says so
         else:
-            known = await self._read(conversation_id, turn.messages, turn.key, attempts)
+            known = await self._read(conversation_id, turn.messages, turn.key, attempts, chores)
         if attempts.settled is not None:
             return Settled(attempts.settled, new=True, published=False)
-        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call)
+        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call, chores=chores)
         if isinstance(plan, Repeat):
             return await self._settled_before(conversation_id, plan, known.head)
         assert plan.event is not None
@@ -135,8 +146,9 @@ class Writing:
         messages: Sequence[Message],
         key: str | None = None,
         attempts: _Attempts | None = None,
+        chores: ChoresToAdd | None = None,
     ) -> Known:
-        """The head, and what is known of the messages and the key: one consistent read of some 62 small items.
+        """The head, and what is known of messages, key and chores: one consistent read of some 65 small items.
 
         Where this call has sent a turn before and was not told that it was taken, that is found out, too.
         """
@@ -152,7 +164,8 @@ class Writing:
         if under_key is not None:
             wanted.append(under_key)
         sent = {} if attempts is None else {keys.turn(conversation_id, one.occurred_at): one for one in attempts.sent}
-        found = await self._table.get_many([*wanted, *sent])
+        by_chore = {keys.chore(*place): place for place in chores or ()}
+        found = await self._table.get_many([*wanted, *sent, *by_chore])
         for turn, event in sent.items():
             if attempts is not None and found.get(turn, {}).get("call") == attempts.call:
                 attempts.settled = event
@@ -161,6 +174,7 @@ class Writing:
             by_id={name: found[one] for name, one in by_id.items() if one in found},
             by_provider={name: found[one] for name, one in by_provider.items() if one in found},
             settled_under_key=rows.time_or_none(found[under_key]["turn"]) if under_key and under_key in found else None,
+            chores=[place for one, place in by_chore.items() if one in found],
         )
 
     async def _settled_before(self, conversation_id: str, repeat: Repeat, head: Head | None) -> Settled:
@@ -188,6 +202,12 @@ class Writing:
         if month not in self._months:
             await self._table.write(put(keys.month(month), {"kind": "recency month"}))
             self._months.add(month)
+
+    async def _note_kinds(self, chores: ChoresToAdd) -> None:
+        """A kind is on record before its first chore is: whoever counts them misses none."""
+        for kind in {kind for kind, _ in chores} - self._kinds:
+            await self._table.write(put(keys.chore_kind(kind), {"kind": "chore kind", "name": kind}))
+            self._kinds.add(kind)
 
     def _keep(self, conversation_id: str, head: Head) -> None:
         self._heads[conversation_id] = head

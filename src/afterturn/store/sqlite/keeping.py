@@ -1,4 +1,4 @@
-"""Units of work of the keeping half: notes."""
+"""Units of work of the keeping half: notes and chores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import JsonValue
 
-from afterturn.clock import to_text
+from afterturn.clock import from_text, to_text
+from afterturn.store.port import Chore, TakenChore, WaitingChore
 from afterturn.store.sqlite import rows
 
 _FORGOTTEN_AT_ONCE = 100
@@ -46,6 +48,67 @@ def noted(connection: sqlite3.Connection, name: str, keys: Sequence[str]) -> dic
         if row is not None:
             found[key] = rows.from_dump(row[0])
     return found
+
+
+def add_chore(connection: sqlite3.Connection, chore: Chore, dump: str) -> None:
+    """Unless its kind and key are known. ``dump``: its value as JSON."""
+    due = to_text(chore.due_at)
+    connection.execute(
+        "INSERT INTO chores (kind, key, conversation_id, value, due_at, visible_at) VALUES (?,?,?,?,?,?) "
+        "ON CONFLICT DO NOTHING",
+        (chore.kind, chore.key, chore.conversation_id, dump, due, due),
+    )
+
+
+def take_chores(
+    connection: sqlite3.Connection, kind: str, now: datetime, until: datetime, lease: str, limit: int
+) -> tuple[TakenChore, ...]:
+    found = connection.execute(
+        f"SELECT {_CHORE}, attempts + 1 FROM chores WHERE kind = ? AND done = 0 AND visible_at <= ? "
+        "ORDER BY visible_at, key LIMIT ?",
+        (kind, to_text(now), limit),
+    ).fetchall()
+    for row in found:
+        connection.execute(
+            "UPDATE chores SET attempts = ?, lease = ?, visible_at = ? WHERE kind = ? AND key = ?",
+            (row[5], lease, to_text(until), kind, row[1]),
+        )
+    return tuple(TakenChore(**_chore(row), attempts=row[5], until=until, lease=lease) for row in found)
+
+
+def finish_chore(connection: sqlite3.Connection, kind: str, key: str, lease: str) -> bool:
+    done = connection.execute("UPDATE chores SET done = 1 WHERE kind = ? AND key = ? AND lease = ?", (kind, key, lease))
+    return done.rowcount > 0
+
+
+def put_off_chore(connection: sqlite3.Connection, kind: str, key: str, lease: str, until: datetime) -> bool:
+    put_off = connection.execute(
+        "UPDATE chores SET lease = NULL, visible_at = ? WHERE kind = ? AND key = ? AND lease = ? AND done = 0",
+        (to_text(until), kind, key, lease),
+    )
+    return put_off.rowcount > 0
+
+
+def chores(connection: sqlite3.Connection, kind: str, limit: int) -> tuple[WaitingChore, ...]:
+    found = connection.execute(
+        f"SELECT {_CHORE}, visible_at, attempts FROM chores WHERE kind = ? AND done = 0 "
+        "ORDER BY visible_at, key LIMIT ?",
+        (kind, limit),
+    )
+    return tuple(WaitingChore(**_chore(row), visible_at=from_text(row[5]), attempts=row[6]) for row in found)
+
+
+_CHORE = "kind, key, conversation_id, value, due_at"
+
+
+def _chore(row: tuple[Any, ...]) -> dict[str, Any]:
+    return {
+        "kind": row[0],
+        "key": row[1],
+        "conversation_id": row[2],
+        "value": rows.from_dump(row[3]),
+        "due_at": from_text(row[4]),
+    }
 
 
 def _forget(connection: sqlite3.Connection, now: datetime) -> None:

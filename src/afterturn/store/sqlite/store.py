@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -13,6 +14,7 @@ from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn
 from afterturn.sqlite.database import Database
 from afterturn.store import rules
 from afterturn.store.port import (
+    Chore,
     ConsumerState,
     Failure,
     Range,
@@ -20,6 +22,8 @@ from afterturn.store.port import (
     Registration,
     Settled,
     Slice,
+    TakenChore,
+    WaitingChore,
     Window,
 )
 from afterturn.store.sqlite import keeping, rows, stamping, writing
@@ -41,11 +45,15 @@ class SqliteStore:
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
         return await self._database.write(lambda c: writing.save_conversation(c, meta, now))
 
-    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime) -> int:
-        return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now))
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+    ) -> int:
+        to_add = rules.chores_to_add(chores).values()
+        return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now, to_add))
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str) -> Settled:
-        return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox))
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
+        to_add = rules.chores_to_add(chores).values() if chores else ()
+        return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox, to_add))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         return await self._database.read(lambda c: writing.meta(c, conversation_id))
@@ -95,6 +103,19 @@ class SqliteStore:
 
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._database.read(lambda c: keeping.noted(c, name, keys))
+
+    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
+        until, name = rules.lease_end(now, lease), uuid.uuid4().hex
+        return await self._database.write(lambda c: keeping.take_chores(c, kind, now, until, name, limit))
+
+    async def finish_chore(self, taken: TakenChore) -> bool:
+        return await self._database.write(lambda c: keeping.finish_chore(c, taken.kind, taken.key, taken.lease))
+
+    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
+        return await self._database.write(lambda c: keeping.put_off_chore(c, taken.kind, taken.key, taken.lease, until))
+
+    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
+        return await self._database.read(lambda c: keeping.chores(c, kind, limit))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._database.read(lambda c: writing.find(c, conversation_id))
@@ -203,6 +224,7 @@ class SqliteStore:
                     "turns": "turns",
                     "stamps": "stamps WHERE through IS NOT NULL",
                     "openWorkOrders": "work_orders WHERE status = 'open'",
+                    "chores": "chores WHERE done = 0",
                 }.items()
             }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,8 +11,8 @@ from afterturn.clock import to_text
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, Conversation, ConversationMeta, Message, Turn
 from afterturn.store import rules
-from afterturn.store.port import Settled
-from afterturn.store.sqlite import rows
+from afterturn.store.port import Chore, Settled
+from afterturn.store.sqlite import keeping, rows
 
 Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
 """Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
@@ -51,7 +51,11 @@ def meta(connection: sqlite3.Connection, conversation_id: str) -> ConversationMe
 
 
 def save_messages(
-    connection: sqlite3.Connection, meta: ConversationMeta, messages: Sequence[Message], now: datetime
+    connection: sqlite3.Connection,
+    meta: ConversationMeta,
+    messages: Sequence[Message],
+    now: datetime,
+    chores: Iterable[tuple[Chore, str]] = (),
 ) -> int:
     head = _head(connection, meta.id)
     if head is None:
@@ -65,10 +69,19 @@ def save_messages(
         "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
         (last_seq, rows.text_or_none(newest), meta.id),
     )
+    for chore, dump in chores:
+        keeping.add_chore(connection, chore, dump)
     return last_seq - head.last_seq
 
 
-def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: str, outbox: Outbox | None) -> Settled:
+def settle(
+    connection: sqlite3.Connection,
+    turn: Turn,
+    now: datetime,
+    emitter: str,
+    outbox: Outbox | None,
+    chores: Iterable[tuple[Chore, str]] = (),
+) -> Settled:
     given = turn.conversation
     claim = rows.to_dump((given.id, turn.key)) if turn.key else None
     if claim and (known_turn := _settled_under(connection, given.id, claim)):
@@ -129,6 +142,8 @@ def settle(connection: sqlite3.Connection, turn: Turn, now: datetime, emitter: s
         connection.execute(
             "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)", (_TURN_CLAIM, claim, occurred)
         )
+    for chore, dump in chores:
+        keeping.add_chore(connection, chore, dump)
     if outbox is not None:
         outbox(connection, event, now)
     return Settled(event, new=True, published=outbox is not None)
