@@ -12,7 +12,7 @@ from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
 from afterturn.clock import Clock
 from afterturn.config import Settings
-from afterturn.local.servers import MADE, open_servers
+from afterturn.local.servers import MADE, make_once, open_servers
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
@@ -47,11 +47,12 @@ async def open_place(settings: Settings) -> AsyncIterator[Place]:
     ) as servers:
         access = Access(region=REGION, endpoint=servers.endpoint, access_key=ACCOUNT, secret_key=ACCOUNT)
         names = Names.of(settings.lane.value, settings.table)
-        made = settings.local_folder / f"{names.table}-of-{names.lane}{MADE}"
-        if not made.exists():
+
+        async def make() -> None:
             async with open_account(access) as account:
                 await carry_out(account, names, await plan_lane(account, names))
-            made.touch()
+
+        await make_once(settings.local_folder / f"{names.table}-of-{names.lane}{MADE}", make)
         yield Place(access, servers.temporal)
 
 

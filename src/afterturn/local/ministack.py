@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from afterturn.errors import ConfigError
 from afterturn.local.ports import HOST, free_port, is_free
@@ -76,16 +77,22 @@ def install(folder: Path, constraints: Sequence[Path] = ()) -> Path:
 
 @contextmanager
 def running(
-    python: Path, *, port: int | None = None, keep_in: Path | None = None, log: Path | None = None
+    python: Path,
+    *,
+    port: int | None = None,
+    keep_in: Path | None = None,
+    log: Path | None = None,
+    hold: IO[bytes] | None = None,
 ) -> Iterator[str]:
     """The endpoint of an emulator that runs while the block does, on this machine's own address only.
 
     ``port``: a free one is taken where none is given. ``keep_in``: a folder for its state, which is then there again at
-    the next start. ``log``: where its output goes. Raises ConfigError where it does not come up.
+    the next start. ``log``: where its output goes. ``hold``: a file that it keeps open as long as it lives. Raises
+    ConfigError where it does not come up.
     """
     if port is not None and not is_free(port):
         raise ConfigError(f"port {port} is in use; stop what listens there, or choose another port for the emulator")
-    process, endpoint = _start(python, port, keep_in, log)
+    process, endpoint = _start(python, port, keep_in, log, hold)
     try:
         yield endpoint
     finally:
@@ -93,7 +100,7 @@ def running(
 
 
 def _start(
-    python: Path, port: int | None, keep_in: Path | None, log: Path | None
+    python: Path, port: int | None, keep_in: Path | None, log: Path | None, hold: IO[bytes] | None
 ) -> tuple[subprocess.Popen[bytes], str]:
     for _ in range(1 if port else 5):  # a port that was free may be taken by the time we get there
         chosen = port or free_port()
@@ -104,6 +111,7 @@ def _start(
                 stdout=output,
                 stderr=output,
                 env=_environment(chosen, keep_in),
+                pass_fds=[hold.fileno()] if hold else [],
                 start_new_session=True,  # Ctrl-C is for us: we stop it when our work is done
             )
         try:

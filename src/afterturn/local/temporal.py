@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from afterturn.errors import ConfigError, MissingExtra
 from afterturn.local.ports import HOST, is_free
@@ -40,10 +41,11 @@ def program() -> Path:
 
 
 @contextmanager
-def running(*, port: int, ui_port: int, database: Path, log: Path) -> Iterator[str]:
+def running(*, port: int, ui_port: int, database: Path, log: Path, hold: IO[bytes] | None = None) -> Iterator[str]:
     """The address of a server that runs while the block does, on this machine's own address only.
 
-    ``database``: the file that keeps its state. Raises ConfigError where a port is in use, or it does not come up.
+    ``database``: the file that keeps its state. ``hold``: a file that it keeps open as long as it lives. Raises
+    ConfigError where a port is in use, or it does not come up.
     """
     for what, one in (("Temporal server", port), ("Temporal web page", ui_port)):
         if not is_free(one):
@@ -57,6 +59,7 @@ def running(*, port: int, ui_port: int, database: Path, log: Path) -> Iterator[s
             stdout=output,
             stderr=output,
             env={name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")},
+            pass_fds=[hold.fileno()] if hold else [],
             start_new_session=True,  # Ctrl-C is for us: we stop it when our work is done
         )
     try:
