@@ -1,0 +1,284 @@
+"""Arrivals into the store: each once, in its conversation, and what follows from it written down with it.
+
+A message that a machine is to answer is saved together with the chore to answer it; any other is settled at once.
+Whatever dies half-way is done again by the provider's next delivery, and changes nothing that was done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from afterturn import telemetry
+from afterturn.addresses import legal_id
+from afterturn.clock import Clock, to_text
+from afterturn.funnel.arrivals import (
+    Arrival,
+    Arrived,
+    Called,
+    Delivery,
+    Edited,
+    Hush,
+    Moved,
+    Nothing,
+    Party,
+)
+from afterturn.funnel.directory import Directory
+from afterturn.funnel.threads import MOVED, find_thread, moved_to, remember_thread
+from afterturn.model import (
+    MAX_TURN_MESSAGES,
+    Channel,
+    ConversationMeta,
+    Direction,
+    FlushMode,
+    Message,
+    Role,
+    Status,
+    Turn,
+)
+from afterturn.store.port import Chore, Keeper
+
+ANSWER = "answer"
+"""Chores: a message waits for somebody's answer."""
+
+FINISH_CALL = "finish-call"
+"""Chores: a call has ended, and its transcript may still come."""
+
+CALL = "call"
+DELIVERY = "delivery"
+OPTED_OUT = "opted-out"
+PERSON = "person"
+ROUTE = "route"
+ABOUT = "about"
+"""Notes: a call that was settled with its transcript; how far a message of ours has come; who wants no automatic
+answer; where an operator has put a person; how a conversation is answered; what else is known of a message.
+"""
+
+ALBUM_WAIT = timedelta(seconds=2)
+"""How long the parts of one message may be apart that come as several."""
+
+TRANSCRIPT_WAIT = timedelta(minutes=2)
+"""How long a call that has ended waits for its transcript before it is settled without."""
+
+
+class Writes(Protocol):
+    """What is asked of the writer."""
+
+    async def save_messages(
+        self, meta: ConversationMeta, messages: Sequence[Message], *, chores: Sequence[Chore] = ()
+    ) -> int: ...
+    async def settle(self, turn: Turn) -> object: ...
+    async def save_conversation(self, meta: ConversationMeta) -> object: ...
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool: ...
+
+
+class Remembers(Keeper, Protocol):
+    """What is asked of the rest of the store."""
+
+    async def meta(self, conversation_id: str) -> ConversationMeta | None: ...
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of an arrival. ``outcome``: ``settled``, ``saved``, ``edited``, ``noted`` or ``nothing``."""
+
+    outcome: str
+    conversation_id: str | None = None
+
+
+class Intake:
+    """Takes arrivals in. ``answering``: whether messages are answered by a machine, and so settled by who answers."""
+
+    def __init__(
+        self,
+        writes: Writes,
+        store: Remembers,
+        clock: Clock,
+        *,
+        directory: Directory | None = None,
+        answering: bool = False,
+    ) -> None:
+        self._writes = writes
+        self._store = store
+        self._clock = clock
+        self._directory = directory or Directory()
+        self._answering = answering
+
+    async def take(self, arrival: Arrival) -> Taken:
+        """Raises StoreError: the provider has to send it again."""
+        match arrival:
+            case Arrived():
+                return await self._message(arrival)
+            case Edited():
+                return await self._edit(arrival)
+            case Called():
+                return await self._call(arrival)
+            case Delivery():
+                return await self._delivery(arrival)
+            case Moved():
+                return await self._move(arrival)
+            case Nothing():
+                telemetry.log("arrival_passed_over", level=logging.INFO, status=arrival.reason)
+                return Taken("nothing")
+            case _:
+                raise AssertionError(f"{type(arrival).__name__} is none of the store's")
+
+    async def _message(self, one: Arrived) -> Taken:
+        conversation_id = await find_thread(self._store, one.thread, one.party, one.at)
+        message = message_of(one)
+        await self._remember(one, conversation_id, message)
+        meta = await self._meta(conversation_id, one.channel, one.party, one.participants)
+        if self._answering and message.direction is Direction.INBOUND and one.hush is None:
+            await self._writes.save_messages(meta, [message], chores=[self._answer(one, conversation_id, message)])
+            return Taken("saved", conversation_id)
+        if one.album is not None:
+            chore = Chore(
+                kind=ANSWER,
+                key=legal_id(f"{one.channel}:", one.album),
+                conversation_id=conversation_id,
+                value={"nobody": True},
+                due_at=self._clock() + ALBUM_WAIT,
+            )
+            await self._writes.save_messages(meta, [message], chores=[chore])
+            return Taken("saved", conversation_id)
+        await self._writes.settle(Turn(conversation=meta, messages=(message,)))
+        return Taken("settled", conversation_id)
+
+    def _answer(self, one: Arrived, conversation_id: str, message: Message) -> Chore:
+        wait = timedelta(0) if one.album is None else ALBUM_WAIT
+        return Chore(
+            kind=ANSWER,
+            key=legal_id(f"{one.channel}:", one.album or one.provider_id),
+            conversation_id=conversation_id,
+            value={"message": message.id},
+            due_at=self._clock() + wait,
+        )
+
+    async def _remember(self, one: Arrived, conversation_id: str, message: Message) -> None:
+        """Before the message is saved: what dies in between is remembered again."""
+        if one.channel is Channel.EMAIL:
+            await remember_thread(
+                self._store, conversation_id, one.thread, one.party, one.at, [message.provider_id or message.id]
+            )
+        opt = one.extra.get("opt")
+        if opt in ("in", "out"):
+            await self._store.note(OPTED_OUT, one.party.sender, {"out": opt == "out"}, replace=True)
+        if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
+            references: list[JsonValue] = [one.provider_id, *one.thread.after]
+            route: JsonValue = {
+                "account": one.party.account,
+                "recipient": one.party.sender,
+                "message": message.id,
+                "subject": one.extra.get("subject") or one.thread.subject,
+                "references": references[:20],
+            }
+            await self._store.note(ROUTE, conversation_id, route, replace=True)
+        about: dict[str, JsonValue] = dict(one.extra)
+        if one.said_at is not None:
+            about["saidAt"] = to_text(one.said_at)
+        if one.hush is not None:
+            about["hush"] = one.hush.value
+        if about:
+            await self._store.note(ABOUT, f"{conversation_id} {message.id}", about)
+
+    async def _edit(self, one: Edited) -> Taken:
+        conversation_id = await moved_to(self._store, one.thread.conversation_id)
+        await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
+        return Taken("edited", conversation_id)
+
+    async def _call(self, one: Called) -> Taken:
+        """Utterances are saved as they come; the end settles, at once where something was said, else a little later."""
+        conversation_id = await moved_to(self._store, one.thread.conversation_id)
+        meta = await self._meta(conversation_id, Channel.VOICE, one.party, (one.party.sender,))
+        messages = [
+            Message(
+                id=legal_id("", said.provider_id),
+                direction=said.direction,
+                role=said.role,
+                text=said.text,
+                at=said.at,
+                provider_id=legal_id("", said.provider_id),
+            )
+            for said in one.utterances
+        ]
+        if not one.ended:
+            if messages:
+                await self._writes.save_messages(meta, messages)
+            return Taken("saved" if messages else "nothing", conversation_id)
+        if not messages:
+            chore = Chore(
+                kind=FINISH_CALL,
+                key=legal_id("", one.provider_id),
+                conversation_id=conversation_id,
+                value={},
+                due_at=self._clock() + TRANSCRIPT_WAIT,
+            )
+            await self._writes.save_messages(meta, (), chores=[chore])
+            return Taken("saved", conversation_id)
+        earlier, last = messages[:-MAX_TURN_MESSAGES], messages[-MAX_TURN_MESSAGES:]
+        for begin in range(0, len(earlier), MAX_TURN_MESSAGES):
+            await self._writes.save_messages(meta, earlier[begin : begin + MAX_TURN_MESSAGES])
+        await self._writes.settle(Turn(conversation=meta, messages=tuple(last), flush_mode=FlushMode.IMMEDIATE))
+        await self._store.note(CALL, legal_id("", one.provider_id), {"settled": True})
+        return Taken("settled", conversation_id)
+
+    async def _move(self, one: Moved) -> Taken:
+        """What comes under the new id goes where the old one's is. What came under it too early is taken along, and
+        what is left of it is shown to nobody.
+        """
+        home = await moved_to(self._store, one.before)
+        if home == one.now:
+            return Taken("noted", home)
+        stray, known = await self._store.meta(one.now), await self._store.meta(home)
+        if stray is not None and known is None:
+            await self._store.note(MOVED, one.before, one.now)
+            return Taken("noted", one.now)
+        await self._store.note(MOVED, one.now, home)
+        if stray is None or known is None or stray.synthetic:
+            return Taken("noted", home)
+        messages = await self._store.messages(one.now)
+        for begin in range(0, len(messages), MAX_TURN_MESSAGES):
+            part = tuple(messages[begin : begin + MAX_TURN_MESSAGES])
+            await self._writes.settle(Turn(conversation=known, messages=part))
+        await self._writes.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
+        return Taken("settled", home)
+
+    async def _delivery(self, one: Delivery) -> Taken:
+        value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
+        await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
+        return Taken("noted")
+
+    async def _meta(
+        self, conversation_id: str, channel: Channel, party: Party, participants: Sequence[str]
+    ) -> ConversationMeta:
+        learned = (await self._store.noted(PERSON, [party.sender])).get(party.sender)
+        property_id = self._directory.property_of(party, None if learned is None else str(learned))
+        everyone = tuple(dict.fromkeys(legal_id("", one) for one in (party.sender, *participants) if _is_somebody(one)))
+        return ConversationMeta(
+            id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100]
+        )
+
+
+def message_of(one: Arrived) -> Message:
+    """The record of a message: ours where the channel says that we sent it."""
+    outbound = one.extra.get("direction") == "outbound"
+    provider_id = legal_id("", one.provider_id)
+    return Message(
+        id=provider_id,
+        direction=Direction.OUTBOUND if outbound else Direction.INBOUND,
+        role=Role.AGENT if outbound else Role.CUSTOMER,
+        text=one.text,
+        at=one.at,
+        provider_id=provider_id,
+        attachments=one.attachments,
+    )
+
+
+def _is_somebody(address: str) -> bool:
+    return bool(address.strip()) and address != "anonymous"

@@ -1,0 +1,70 @@
+"""Which conversation an arrival belongs to, from what the store remembers of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from afterturn.addresses import digest
+from afterturn.clock import parse_time, to_text
+from afterturn.funnel.arrivals import Party, Thread
+from afterturn.store.port import Keeper
+
+THREAD = "thread"
+"""Notes: the id of a mail, and the conversation that it is in."""
+
+SUBJECT = "subject"
+"""Notes: party and subject of mail that names no other, and its newest conversation."""
+
+MOVED = "moved"
+"""Notes: a conversation's id as the channel has it now, and the id that it has here."""
+
+SUBJECT_COUNTS_FOR = timedelta(days=14)
+"""Mail of the same people and subject is one thread where it comes within this time of the mail before."""
+
+_STEPS = 5
+"""A thread that moved more often goes on under its newest id."""
+
+
+async def find_thread(keeper: Keeper, thread: Thread, party: Party, at: datetime) -> str:
+    """The id of the conversation: that of the nearest known mail before, else that of party and subject, else its
+    own.
+    """
+    if thread.after:
+        known = await keeper.noted(THREAD, list(dict.fromkeys(thread.after)))
+        for one in thread.after:
+            if one in known:
+                return str(known[one])
+    if thread.subject is not None:
+        key = subject_key(party, thread.subject)
+        found = (await keeper.noted(SUBJECT, [key])).get(key)
+        if isinstance(found, dict) and at - parse_time(str(found["at"])) <= SUBJECT_COUNTS_FOR:
+            return str(found["conversation"])
+    return await moved_to(keeper, thread.conversation_id)
+
+
+async def remember_thread(
+    keeper: Keeper, conversation_id: str, thread: Thread, party: Party, at: datetime, names: Sequence[str]
+) -> None:
+    """``names``: the ids under which answers will speak of this mail."""
+    for name in names:
+        await keeper.note(THREAD, name, conversation_id)
+    if thread.subject is not None:
+        value: JsonValue = {"conversation": conversation_id, "at": to_text(at)}
+        await keeper.note(SUBJECT, subject_key(party, thread.subject), value, replace=True)
+
+
+async def moved_to(keeper: Keeper, conversation_id: str) -> str:
+    """The conversation that holds what a channel calls ``conversation_id`` by now."""
+    for _ in range(_STEPS):
+        found = (await keeper.noted(MOVED, [conversation_id])).get(conversation_id)
+        if found is None:
+            return conversation_id
+        conversation_id = str(found)
+    return conversation_id
+
+
+def subject_key(party: Party, subject: str) -> str:
+    return digest(party.account.casefold(), party.sender.casefold(), subject.casefold())
