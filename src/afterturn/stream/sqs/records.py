@@ -23,6 +23,9 @@ GIVEN_UP = f"received {MAX_RECEIVES} times without success"
 SYSTEM_ATTRIBUTES = ["ApproximateReceiveCount", "MessageGroupId", "SentTimestamp", "SequenceNumber"]
 CUSTOM_ATTRIBUTES = ["All"]
 
+_END_OF_TIME = 253_402_300_799_999
+"""Milliseconds from 1970 to the end of the year 9999."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -293,8 +296,9 @@ def _number(value: int) -> dict[str, str]:
 
 
 def _whole(text: str | None, otherwise: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else otherwise
+    """A number out of a message that anybody may have written; none of SQS is longer than a sequence number."""
+    return int(text) if text is not None and len(text) <= 20 and text.isascii() and text.isdigit() else otherwise
 
 
 def _time(millis: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=millis)
+    return EPOCH + timedelta(milliseconds=min(millis, _END_OF_TIME))
