@@ -137,6 +137,7 @@ class StatsShape(Record):
     messages: int
     turns: int
     stamps: int
+    chores: int
     open_work_orders: int
     stream: DepthShape
     reactions: WaitingShape

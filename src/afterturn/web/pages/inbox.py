@@ -1,0 +1,134 @@
+"""``/``, its search box, and the stream that tells of arrivals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from afterturn.clock import EPOCH, parse_time
+from afterturn.errors import AfterturnError, InvalidCursor, NotFound
+from afterturn.inbox import Row
+from afterturn.model import UNASSIGNED, Message
+from afterturn.store.port import ConsumerState, RecencyKey
+from afterturn.web.access import Access
+from afterturn.web.api.common import Opened, Operator, Reached
+from afterturn.web.api.reach import Reach
+from afterturn.web.pages.asking import address_of_person, read_query
+from afterturn.web.pages.inbox_view import arrived, inbox_view
+from afterturn.web.pages.live import Live
+from afterturn.web.pages.rendering import HEADERS, render
+from afterturn.web.pages.routing import PageRoute, see
+from afterturn.web.pages.texts import conversation_path
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+_LOOKED_AT = 200
+"""Newest rows of the index that one look for arrivals may read."""
+_MOST_ARRIVED = 50
+
+Look = Callable[[Reach], Awaitable[dict[str, object]]]
+"""What a page is told, as far as a caller may know it: numbers and states only."""
+
+_CURSOR_GONE = "This page belongs to another address, or was cut. Start again from the newest."
+
+
+@router.get("/")
+async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller: Operator) -> Response:
+    """A page of the inbox."""
+    pairs = request.query_params.multi_items()
+    cursor = request.query_params.get("cursor")
+    query = read_query(pair for pair in pairs if pair[0] != "cursor")
+    try:
+        page = await reach.page(query, cursor)
+    except InvalidCursor:
+        raise InvalidCursor(_CURSOR_GONE) from None
+    words = await last_words(reach, page.rows)
+    registrations = await backbone.store.registrations()
+    live = [name for name, one in registrations.items() if one.state is ConsumerState.LIVE]
+    view = inbox_view(
+        query,
+        page,
+        words,
+        consumers=live,
+        properties=caller.scope.properties or (UNASSIGNED,),
+        paged=cursor is not None,
+        now=backbone.clock(),
+    )
+    return render(request, "inbox.html", view=view)
+
+
+@router.get("/search")
+async def search(reach: Reached, q: str = "") -> Response:
+    """To the conversation of that id, else to those with that phone number, e-mail address or name."""
+    words = q.strip()
+    if not words:
+        return see("/")
+    person = address_of_person(words, reach.backbone.settings.phone_region)
+    if person is None:
+        try:
+            row = await reach.row(words)
+        except NotFound:
+            person = words[:200]
+        else:
+            return see(conversation_path(row.conversation.id))
+    return see("/", ("participant", person))
+
+
+@router.get("/live")
+async def tell_arrivals(request: Request, reach: Reached) -> Response:
+    """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``)."""
+    given = request.query_params
+    try:
+        after = RecencyKey(parse_time(given.get("after", "")), given.get("id", ""))
+    except ValueError:
+        after = RecencyKey(EPOCH, "")
+    query = read_query(pair for pair in given.multi_items() if pair[0] not in ("after", "id"))
+    query = query.model_copy(
+        update={"window": None, "since": after.at, "until": None, "limit": _MOST_ARRIVED, "budget": _LOOKED_AT}
+    )
+
+    async def look(reach: Reach) -> dict[str, object]:
+        found = arrived((await reach.page(query, None)).rows, after)
+        return {"count": found, "more": found == _MOST_ARRIVED}
+
+    return StreamingResponse(
+        events(request, look), media_type="text/event-stream", headers={**HEADERS, "x-accel-buffering": "no"}
+    )
+
+
+async def events(request: Request, look: Look) -> AsyncIterator[str]:
+    """What ``look`` finds, whenever it changes, until the session or the server ends.
+
+    A look costs the same whatever the fleet, and each one asks again what the caller may see.
+    """
+    access: Access = request.app.state.access
+    live: Live = request.app.state.live
+    told: dict[str, object] | None = None
+    yield f"retry: {int(live.every * 2_000)}\n\n"
+    for _ in range(live.looks):
+        caller = access.caller(request.headers)
+        if caller is None:
+            yield "event: over\ndata: {}\n\n"
+            return
+        try:
+            found = await look(Reach(request.app.state.backbone, caller.scope))
+        except AfterturnError:  # the store may be back at the next look
+            found = told or {}
+        if found != told:
+            told = found
+            yield f"data: {json.dumps(found)}\n\n"
+        elif told is not None:
+            yield ": still here\n\n"
+        if await live.pause():
+            return
+
+
+async def last_words(reach: Reach, rows: Sequence[Row]) -> dict[str, Message | None]:
+    """The newest message of each conversation."""
+    ids = [row.conversation.id for row in rows]
+    found = await asyncio.gather(*(reach.backbone.store.messages(one, limit=1) for one in ids))
+    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)}

@@ -1,0 +1,254 @@
+"""The inbox as a page: rows, filters and links. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from afterturn.clock import to_text
+from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
+from afterturn.reactions.state import ReactionState
+from afterturn.store.port import RecencyKey
+from afterturn.store.reads import key_of
+from afterturn.web.pages.asking import Pairs, options, pairs_of, replaced, told, without
+from afterturn.web.pages.texts import CHANNELS, address, conversation_path, preview
+
+GRADES = ("A", "B", "C", "D", "F")
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """A consumer and how far it is, for the pips of a row."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with."""
+
+    id: str
+    href: str
+    channel: str
+    channel_name: str
+    person: str
+    others: int
+    property: str | None
+    at: datetime
+    speaker: str
+    words: str
+    waits: bool
+    closed: bool
+    synthetic: bool
+    topics: tuple[str, ...]
+    grade: str | None
+    alerts: tuple[str, ...]
+    reactions: tuple[Reaction, ...]
+
+    def names(self, state: str) -> tuple[str, ...]:
+        """The consumers in a state."""
+        return tuple(one.name for one in self.reactions if one.state == state)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    href: str
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    value: str
+    label: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A filter: what can be ticked. ``free``: anything may be typed beside it, with these suggestions."""
+
+    name: str
+    label: str
+    options: tuple[Option, ...]
+    free: bool = False
+    suggested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxView:
+    """``older``: the next page; ``incomplete``: that it was cut short; ``live``: where arrivals are told."""
+
+    rows: tuple[RowView, ...]
+    groups: tuple[Group, ...]
+    windows: tuple[Link, ...]
+    views: tuple[Link, ...]
+    chosen: tuple[Link, ...]
+    older: str | None
+    newest: str | None
+    incomplete: bool
+    scanned: int
+    live: str | None
+    here: str
+    window: str
+    participant: str
+    synthetic: bool
+    filtered: bool
+
+
+def topics_of(row: Row) -> tuple[str, ...]:
+    """What the topics consumer stamped."""
+    topics = row.stamp("topics").get("topics")
+    return tuple(str(topic) for topic in topics) if isinstance(topics, list) else ()
+
+
+def grade_of(row: Row) -> str | None:
+    """What the grade consumer stamped."""
+    grade = row.stamp("grade").get("grade")
+    return grade if isinstance(grade, str) else None
+
+
+def alerts_of(row: Row) -> tuple[str, ...]:
+    """The kinds of emergencies that the maintenance consumer has seen."""
+    alerts = row.stamp("maintenance").get("alerts")
+    return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
+
+
+def reactions_of(row: Row) -> tuple[Reaction, ...]:
+    return tuple(Reaction(name, state.value) for name, state in row.states.items())
+
+
+def row_view(row: Row, last: Message | None) -> RowView:
+    conversation = row.conversation
+    people = conversation.participants
+    return RowView(
+        id=conversation.id,
+        href=conversation_path(conversation.id),
+        channel=conversation.channel.value,
+        channel_name=CHANNELS[conversation.channel],
+        person=people[0] if people else conversation.id,
+        others=max(len(people) - 1, 0),
+        property=conversation.property_id,
+        at=conversation.recency,
+        speaker="" if last is None else last.role.value,
+        words=preview(last),
+        waits=last is not None and last.direction is Direction.INBOUND and conversation.status is Status.OPEN,
+        closed=conversation.status is Status.CLOSED,
+        synthetic=conversation.synthetic or conversation.gauntlet,
+        topics=topics_of(row),
+        grade=grade_of(row),
+        alerts=alerts_of(row),
+        reactions=reactions_of(row),
+    )
+
+
+def inbox_view(
+    query: InboxQuery,
+    page: Page,
+    words: Mapping[str, Message | None],
+    *,
+    consumers: Sequence[str],
+    properties: Iterable[str] = (),
+    paged: bool,
+    now: datetime,
+) -> InboxView:
+    """``properties``: those that are known anyhow, such as the caller's own; ``paged``: not the first page."""
+    pairs = pairs_of(query)
+    here = address("/", pairs)
+    return InboxView(
+        rows=tuple(row_view(row, words.get(row.conversation.id)) for row in page.rows),
+        groups=_groups(query, page, consumers, properties),
+        windows=_windows(query, pairs),
+        views=_views(pairs),
+        chosen=tuple(Link(told(*pair), address("/", without(pairs, pair))) for pair in pairs),
+        older=None if page.next_cursor is None else address("/", (*pairs, ("cursor", page.next_cursor))),
+        newest=here if paged else None,
+        incomplete=not page.complete and page.next_cursor is not None,
+        scanned=page.scanned,
+        live=None if paged else address("/live", (*pairs, *_after(page, now))),
+        here=here,
+        window=(query.window or Window.ALL).value,
+        participant=query.participant or "",
+        synthetic=query.include_synthetic,
+        filtered=bool(replaced(pairs, "window", None)),
+    )
+
+
+def arrived(rows: Iterable[Row], after: RecencyKey) -> int:
+    """How many rows stand above what a person has on the screen."""
+    return sum(key_of(row.conversation) > after for row in rows)
+
+
+def _after(page: Page, now: datetime) -> Pairs:
+    if not page.rows:
+        return (("after", to_text(now)),)
+    top = key_of(page.rows[0].conversation)
+    return (("after", to_text(top.at)), ("id", top.conversation_id))
+
+
+def _windows(query: InboxQuery, pairs: Pairs) -> tuple[Link, ...]:
+    chosen = query.window or Window.ALL
+    return tuple(
+        Link(
+            "All time" if one is Window.ALL else one.value,
+            address("/", replaced(pairs, "window", None if one is Window.ALL else one.value)),
+            one is chosen,
+        )
+        for one in Window
+    )
+
+
+def _views(pairs: Pairs) -> tuple[Link, ...]:
+    views: tuple[tuple[str, Pairs], ...] = (
+        ("Everything", ()),
+        ("Today", (("window", "24h"),)),
+        ("Open", (("status", "open"),)),
+        ("Unassigned", (("property", UNASSIGNED),)),
+        ("Repairs", (("topic", "maintenance"),)),
+        ("Poor answers", (("grade", "D"), ("grade", "F"))),
+        ("Owed", (("owed", "any"),)),
+        ("Failed", (("failed", "any"),)),
+        ("Closed", (("status", "closed"),)),
+    )
+    return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
+
+
+def _groups(
+    query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]
+) -> tuple[Group, ...]:
+    conversations = [row.conversation for row in page.rows]
+    seen = {one.property_id or UNASSIGNED for one in conversations} | set(properties)
+    topics = {topic for row in page.rows for topic in topics_of(row)}
+    types = {one.type for one in conversations}
+    owing = [ReactionState.OWED.value, ReactionState.FAILED.value]
+    return (
+        _group("property", "Property", options((), query.properties), query.properties, suggested=tuple(sorted(seen))),
+        _group("channel", "Channel", tuple(Channel), query.channels),
+        _group("topic", "Topic", options(topics, query.topics), query.topics, suggested=()),
+        _group("type", "Type", options(types, query.types), query.types),
+        _group("grade", "Grade", options(GRADES, query.grades), query.grades),
+        *(
+            _group(name, name.capitalize(), ("any", *consumers), query.owed if name == "owed" else query.failed)
+            for name in owing
+        ),
+        _group("status", "Status", tuple(Status), () if query.status is None else (query.status,)),
+    )
+
+
+def _group(
+    name: str,
+    label: str,
+    values: Sequence[str],
+    chosen: Sequence[str],
+    *,
+    suggested: tuple[str, ...] | None = None,
+) -> Group:
+    found = tuple(Option(str(value), _label(name, str(value)), value in chosen) for value in values)
+    return Group(name, label, found, free=suggested is not None, suggested=suggested or ())
+
+
+def _label(name: str, value: str) -> str:
+    return value if name in ("owed", "failed", "topic", "type", "grade", "property") else told(name, value)

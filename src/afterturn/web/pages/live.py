@@ -1,0 +1,26 @@
+"""How often open pages are told what has changed, and that they have to end with the server."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Live:
+    """``every``: seconds between two looks; after ``looks`` of them a page has to connect anew."""
+
+    def __init__(self, *, every: float = 1.5, looks: int = 400) -> None:
+        self.every = every
+        self.looks = looks
+        self._stopped = asyncio.Event()
+
+    async def pause(self) -> bool:
+        """Wait for the next look; whether there is none, because the server ends."""
+        try:
+            await asyncio.wait_for(self._stopped.wait(), self.every)
+        except TimeoutError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End every stream now, so that a stop of the server does not wait for them."""
+        self._stopped.set()

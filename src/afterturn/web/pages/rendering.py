@@ -1,0 +1,82 @@
+"""Templates into answers, with the headers that keep a page to itself."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from afterturn.errors import MissingExtra
+
+try:
+    import jinja2
+    from fastapi import Request
+    from fastapi.responses import HTMLResponse
+except ImportError as error:
+    raise MissingExtra("serving pages needs the web extra: pip install 'afterturn[web]'") from error
+
+from afterturn.clock import to_text
+from afterturn.web.pages import texts
+from afterturn.web.roles import Caller, Role
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""Only what this server serves runs, styles, is shown or is called: whatever a message holds, it stays text."""
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page. ``caller`` (None before a login), ``now`` and the address are there for every template."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    now: datetime = request.app.state.backbone.clock()
+    body = _templates().get_template(template).render(
+        {
+            "caller": caller,
+            "on_call": caller is not None and caller.role.covers(Role.ON_CALL),
+            "admin": caller is not None and caller.role.covers(Role.ADMIN),
+            "path": request.url.path,
+            "now": now,
+            **values,
+        }
+    )
+    return HTMLResponse(body, status, HEADERS)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("afterturn.web", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        moment=texts.moment,
+        machine=to_text,
+        count=texts.count,
+        conversation_path=texts.conversation_path,
+    )
+    environment.globals["age"] = _age
+    return environment
+
+
+def _age(now: datetime, at: datetime | timedelta) -> str:
+    return texts.age(at if isinstance(at, timedelta) else now - at)

@@ -1,0 +1,167 @@
+"""What stands before every page: who calls, whether a form was meant, and what a failure looks like to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from afterturn.errors import AfterturnError
+from afterturn.web.access import Access
+from afterturn.web.errors import Refused, failed, refusal_of
+from afterturn.web.guards import SAFE_METHODS
+from afterturn.web.pages.rendering import HEADERS, render
+from afterturn.web.pages.texts import address
+from afterturn.web.sessions import same
+
+SIGN_IN = "/sign-in"
+
+_MOST_FIELDS = 2_000
+
+_HEADS = {
+    400: "That address cannot be read",
+    401: "Please sign in",
+    403: "This is not for your role",
+    404: "There is nothing here",
+    409: "It was changed meanwhile",
+    412: "It was changed meanwhile",
+    422: "That cannot be asked",
+    429: "Too many tries",
+    503: "The store does not answer",
+}
+_TEXTS = {
+    404: "It does not exist, or it belongs to a property that you do not see.",
+    503: "The store, the stream or the engine does not answer. Nothing is lost; try again in a moment.",
+    500: "This failed on our side. The log of the server says of what kind it is.",
+}
+
+
+class Form:
+    """The fields of a form that was sent."""
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self._fields = fields
+
+    def one(self, name: str) -> str:
+        """The field's value; empty where it was not sent."""
+        return next(iter(self._fields.get(name, ())), "")
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(self._fields.get(name, ()))
+
+
+class OpenPageRoute(APIRoute):
+    """A page for everybody; every failure is a page as well."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            try:
+                return await self._checked(request, handle)
+            except Refused as refused:
+                return error_page(request, refused)
+            except HTTPException as error:
+                return error_page(request, Refused(error.status_code, "refused", "The request cannot be read."))
+            except RequestValidationError:
+                return error_page(request, Refused(404, "not_found", ""))
+            except AfterturnError as error:
+                return error_page(request, refusal_of(error))
+            except Exception as error:  # its text could quote anybody
+                return error_page(request, failed(error))
+
+        return page
+
+    async def _checked(
+        self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> Response:
+        request.state.caller = _access(request).caller(request.headers)
+        if request.method not in SAFE_METHODS:
+            request.state.form = await _read_form(request)
+            if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+                raise Refused(403, "csrf", "This form was sent from another site. Open the page here and try again.")
+        return await handle(request)
+
+
+class PageRoute(OpenPageRoute):
+    """A page for whoever is known. A form has to bring the CSRF token of its session."""
+
+    async def _checked(
+        self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> Response:
+        return await super()._checked(request, self._admitted(handle))
+
+    def _admitted(
+        self, handle: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def admitted(request: Request) -> Response:
+            caller = request.state.caller
+            if caller is None:
+                return _to_sign_in(request)
+            if request.method not in SAFE_METHODS and caller.csrf is not None:
+                if not same(form_of(request).one("csrf"), caller.csrf):
+                    raise Refused(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
+            return await handle(request)
+
+        return admitted
+
+
+def form_of(request: Request) -> Form:
+    form: Form = request.state.form
+    return form
+
+
+Sent = Annotated[Form, Depends(form_of)]
+
+
+def error_page(request: Request, refused: Refused) -> Response:
+    """What went wrong and what to do about it."""
+    status = refused.status_code
+    response = render(
+        request,
+        "error.html",
+        status,
+        head=_HEADS.get(status, "Something went wrong"),
+        text=_TEXTS.get(status, str(refused.detail)),
+    )
+    response.headers.update(refused.headers or {})
+    return response
+
+
+def see(path: str, *pairs: tuple[str, str]) -> RedirectResponse:
+    """After a form: on to a page that can be reloaded without sending it again."""
+    return RedirectResponse(address(path, pairs), 303, HEADERS)
+
+
+def local_path(path: str) -> str:
+    """A path on this server, whatever was asked for."""
+    return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
+
+
+def _access(request: Request) -> Access:
+    access: Access = request.app.state.access
+    return access
+
+
+def _to_sign_in(request: Request) -> Response:
+    if request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", ""):
+        path = request.url.path
+        return see(SIGN_IN, *([] if path == "/" else [("next", path)]))
+    return error_page(request, Refused(401, "unauthenticated", "Your session has ended. Sign in and try again."))
+
+
+async def _read_form(request: Request) -> Form:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != "application/x-www-form-urlencoded":
+        raise Refused(415, "content_type", "Only forms of these pages are taken here.")
+    try:
+        text = (await request.body()).decode()
+        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+    except ValueError:
+        raise Refused(400, "invalid", "The form cannot be read. Reload the page and try again.") from None

@@ -1,0 +1,75 @@
+"""Serves an application on a socket until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+from afterturn.errors import ConfigError, MissingExtra
+
+try:
+    import uvicorn
+    from fastapi import FastAPI
+except ImportError as error:
+    raise MissingExtra("serving HTTP needs the web extra: pip install 'afterturn[web]'") from error
+
+_GRACE_S = 10
+"""How long answers that have begun may take once a stop was asked for."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket to serve on; port 0 takes any that is free. Raises ConfigError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"host {host!r}: is no address of this machine: {error.strerror}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; take another with --port, or 0 for any"
+        ) from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where to find it, as a URL."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Answer until stopped, then let what has begun finish. Signals are left alone."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # or anybody could claim another address, and with it log in as often as he likes
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        stopping.cancel()
+        serving.cancel()
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

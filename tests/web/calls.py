@@ -1,0 +1,122 @@
+"""How each address is called well, and who may: what the matrix of scopes and the test of the document go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from fastapi import FastAPI
+from tests.web.rig import API, Rig
+
+from afterturn.model import UNASSIGNED
+from afterturn.web.roles import Role
+
+PROPERTIES = ("oak", "elm", UNASSIGNED)
+SECRET = "marked-{}"
+"""In every id and text of a property; nothing of it may show to whom the property is hidden."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """``needs``: the least role; None: anybody. ``about``: one conversation, named by ``{conversation}`` in the query
+    or by the path. ``fill``: the path's other parameters."""
+
+    needs: Role | None
+    about: bool = False
+    good: int = 200
+    query: dict[str, str] = field(default_factory=dict)
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    fill: dict[str, str] = field(default_factory=dict)
+
+
+_KEY = {"idempotency-key": "k-{conversation}-{caller}"}
+
+CALLS: dict[tuple[str, str], Call] = {
+    ("GET", f"{API}/openapi.json"): Call(None),
+    ("GET", "/login"): Call(None, good=401, query={"key": "guessed"}),
+    ("GET", f"{API}/session"): Call(Role.OPERATOR),
+    ("POST", f"{API}/session"): Call(None, body={"token": "aft_oak"}),
+    ("DELETE", f"{API}/session"): Call(Role.OPERATOR, good=204),
+    ("GET", f"{API}/conversations"): Call(Role.OPERATOR, query={"window": "all", "property": "{property}"}),
+    ("GET", f"{API}/conversations/{{conversation_id}}"): Call(Role.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/messages"): Call(Role.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/turns"): Call(Role.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/stamps"): Call(Role.OPERATOR, about=True),
+    ("POST", f"{API}/conversations/{{conversation_id}}/replies"): Call(
+        Role.OPERATOR, about=True, good=201, body={"text": "At nine."}, headers=_KEY
+    ),
+    ("GET", f"{API}/work-orders"): Call(Role.OPERATOR, about=True, query={"conversation": "{conversation}"}),
+    ("GET", f"{API}/ledger/audit"): Call(Role.ON_CALL, query={"property": "{property}", "grace": "0s"}),
+    ("POST", f"{API}/ledger/sweep"): Call(Role.ON_CALL, body={"property": "{property}", "grace": "0s"}),
+    ("POST", f"{API}/ledger/replays"): Call(
+        Role.ON_CALL, good=202, body={"consumers": ["topics"]}, headers={"idempotency-key": "replay"}
+    ),
+    ("GET", f"{API}/ledger/replays/{{replay_id}}"): Call(Role.ON_CALL, good=404, fill={"replay_id": "none"}),
+    ("GET", f"{API}/stream"): Call(Role.ON_CALL),
+    ("GET", f"{API}/stats"): Call(Role.ON_CALL),
+    ("GET", f"{API}/dead-letters"): Call(Role.ON_CALL),
+    ("POST", f"{API}/dead-letters/redrive"): Call(Role.ON_CALL, body={"all": True}),
+    ("GET", f"{API}/dead-letters/{{letter_id}}"): Call(Role.ON_CALL, fill={"letter_id": "{letter}"}),
+    ("GET", f"{API}/reactions/failed"): Call(Role.ON_CALL),
+    ("POST", f"{API}/reactions/retry"): Call(Role.ON_CALL, body={"all": True}),
+    ("GET", f"{API}/consumers"): Call(Role.ON_CALL),
+    ("POST", f"{API}/consumers/{{name}}/promote"): Call(Role.ADMIN, fill={"name": "topics"}),
+    ("POST", f"{API}/consumers/{{name}}/retire"): Call(Role.ADMIN, fill={"name": "topics"}),
+}
+
+
+def addresses(app: FastAPI) -> set[tuple[str, str]]:
+    """Every method and path that the application answers."""
+    return set(_walk(app.routes, ""))
+
+
+def _walk(routes: Sequence[Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            yield from _walk(inner.routes, prefix + route.include_context.prefix)
+            continue
+        for method in (route.methods or set()) - {"HEAD"}:
+            yield method, prefix + route.path
+
+
+def name_of(property_id: str) -> str:
+    """The conversation of a property."""
+    return f"c-{SECRET.format(property_id)}"
+
+
+async def fill(rig: Rig) -> dict[str, str]:
+    """A conversation of each property, with a work order, a failure, and a dead letter among their records."""
+    for property_id in PROPERTIES:
+        own = None if property_id == UNASSIGNED else property_id
+        conversation = name_of(property_id)
+        await rig.settle(
+            conversation, f"I {SECRET.format(property_id)}", property_id=own, participants=(f"+1 {conversation}",)
+        )
+        await rig.order(conversation, own, f"wo-{conversation}")
+        await rig.fail(conversation)
+    return {"letter": await rig.bury()}
+
+
+async def send(client: httpx.AsyncClient, where: tuple[str, str], call: Call, **values: str) -> httpx.Response:
+    """The call, with the values in the places that are named after them."""
+    method, path = where
+    known = {"conversation": "c-none", "property": "oak", "letter": "0", "caller": "", **values}
+
+    def put(text: str) -> str:
+        return text.format(**known)
+
+    for name, text in {"conversation_id": "{conversation}", **call.fill}.items():
+        path = path.replace(f"{{{name}}}", quote(put(text), safe=""))
+    body = {key: put(one) if isinstance(one, str) else one for key, one in (call.body or {}).items()}
+    return await client.request(
+        method,
+        path,
+        params={key: put(one) for key, one in call.query.items()},
+        headers={key: put(one) for key, one in call.headers.items()},
+        **({} if call.body is None else {"json": body}),
+    )

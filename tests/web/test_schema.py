@@ -1,0 +1,87 @@
+"""The OpenAPI document says what the application does: no server error, and no answer that it does not tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tests.web.calls import CALLS, fill, name_of, send
+from tests.web.rig import API, Rig
+from tests.web.served import served
+
+from afterturn.backbone import Backbone
+from afterturn.clock import system_clock
+from afterturn.web.access import Access
+from afterturn.web.app import make_app
+
+EXAMPLES = 12
+"""For each operation: so many that fit the document, and so many that do not."""
+
+
+def _operations() -> list[tuple[str, str]]:
+    app: FastAPI = make_app(cast(Backbone, None), Access(system_clock))
+    return [(path, method) for path, methods in app.openapi()["paths"].items() for method in methods]
+
+
+_PATHS = {path for path, _ in _operations()}
+_ROOT = {"Authorization": "Bearer aft_root"}
+
+
+async def _prepare(rig: Rig) -> None:
+    for number in range(30):
+        await rig.settle(f"c-{number}", "Hello?", "Anybody?", property_id=("oak", "elm", None)[number % 3])
+    await fill(rig)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("schema"), _prepare) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def document(url: str) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{url}{API}/openapi.json")
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize(("path", "method"), _operations())
+def test_every_answer_is_documented(
+    document: schemathesis.BaseSchema, path: str, method: str, mode: GenerationMode
+) -> None:
+    operation = document[path][method]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    def check(case: schemathesis.Case) -> None:
+        # What a document cannot say is refused as well: since after until, a consumer that is not there.
+        case.call_and_validate(headers=_ROOT, timeout=30, excluded_checks=[positive_data_acceptance])
+
+    check()
+
+
+@pytest.mark.parametrize("where", [where for where in CALLS if where[1] in _PATHS], ids=" ".join)
+async def test_a_good_answer_is_as_documented(rig: Rig, where: tuple[str, str]) -> None:
+    method, path = where
+    made = await fill(rig)
+    async with rig.client("root") as client:
+        document = schemathesis.openapi.from_dict((await client.get(f"{API}/openapi.json")).json())
+        answer = await send(client, where, CALLS[where], conversation=name_of("oak"), caller="root", **made)
+    assert answer.status_code == CALLS[where].good, answer.text
+    document[path][method.lower()].validate_response(answer)
+
+
+async def test_every_success_and_every_body_has_an_example(rig: Rig) -> None:
+    async with rig.client() as client:
+        document = (await client.get(f"{API}/openapi.json")).json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, answer in operation["responses"].items():
+                for content in answer.get("content", {}).values():
+                    assert "example" in content, (path, method, status)

@@ -1,0 +1,123 @@
+"""Role × address × property: nobody sees or does more than the token says, and what is hidden does not exist."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of, send
+from tests.web.rig import API, CALLERS, Rig, error_of, ids
+
+from afterturn.model import UNASSIGNED
+
+INBOX = f"{API}/conversations"
+_WHERE = sorted(CALLS)
+
+
+def hidden_from(caller: str | None) -> list[str]:
+    """The properties that a caller may not see."""
+    if caller is None:
+        return list(PROPERTIES)
+    visible = CALLERS[caller][1]
+    return [] if visible is None else [one for one in PROPERTIES if one not in visible]
+
+
+async def test_every_address_is_in_the_matrix(rig: Rig) -> None:
+    assert addresses(rig.app) == set(CALLS)
+
+
+@pytest.mark.parametrize("where", _WHERE, ids=" ".join)
+async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, where: tuple[str, str]) -> None:
+    call = CALLS[where]
+    made = await fill(rig)
+    for caller in (None, *CALLERS):
+        async with rig.client(caller) as client:
+            for property_id in PROPERTIES:
+                given = {**made, "conversation": name_of(property_id), "property": property_id, "caller": caller or ""}
+                rig.clock.advance(timedelta(minutes=1))  # so that no login is one too many
+                answer = await send(client, where, call, **given)
+                hidden = hidden_from(caller)
+                if call.needs is None:
+                    expected = call.good
+                elif caller is None:
+                    expected = 401
+                elif not CALLERS[caller][0].covers(call.needs):
+                    expected = 403
+                elif call.about and property_id in hidden:
+                    expected = 404
+                    nowhere = await send(client, where, call, **{**given, "conversation": "c-none"})
+                    assert (answer.status_code, answer.content) == (nowhere.status_code, nowhere.content)
+                else:
+                    expected = call.good
+                assert answer.status_code == expected, (caller, property_id, answer.text)
+                if answer.status_code >= 400:
+                    error_of(answer)
+                if call.needs is not None:
+                    for one in hidden:
+                        shown = answer.text + str(answer.headers)
+                        assert SECRET.format(one) not in shown, (caller, property_id)
+                if where[1].endswith("/redrive") and answer.status_code == 200:
+                    made = {"letter": await rig.bury()}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_a_list_without_filters_holds_the_whole_scope_and_no_more(rig: Rig, caller: str) -> None:
+    await fill(rig)
+    visible = {name_of(one) for one in PROPERTIES if one not in hidden_from(caller)}
+    async with rig.client(caller) as client:
+        assert set(ids(await client.get(INBOX, params={"window": "all"}))) == visible
+        orders = (await client.get(f"{API}/work-orders")).json()
+        assert {one["conversationId"] for one in orders["workOrders"]} == visible
+        assert orders["complete"]
+
+
+@pytest.mark.parametrize("property_id", ["elm", UNASSIGNED, "no-such-property"])
+async def test_a_filter_on_a_hidden_property_finds_what_one_on_no_property_finds(rig: Rig, property_id: str) -> None:
+    await fill(rig)
+    async with rig.client("oak") as client:
+        hidden = await client.get(INBOX, params={"property": property_id})
+        both = await client.get(INBOX, params={"property": ["oak", property_id]})
+        found = await client.get(INBOX, params={"participant": f"+1 {name_of('elm')}"})
+    assert hidden.json() == {"rows": [], "nextCursor": None, "complete": True, "scanned": 0}
+    assert ids(both) == [name_of("oak")]
+    assert ids(found) == []
+
+
+async def test_a_cursor_leads_nobody_into_anothers_scope(rig: Rig) -> None:
+    for number in range(6):
+        await rig.settle(f"c-{number}", property_id=("oak", "elm")[number % 2])
+    cursors = {}
+    for caller in ("oak", "elm", "desk"):
+        async with rig.client(caller) as client:
+            cursors[caller] = (await client.get(INBOX, params={"limit": 1})).json()["nextCursor"]
+    async with rig.client("oak") as client:
+        for caller in ("elm", "desk"):
+            answer = await client.get(INBOX, params={"limit": 1, "cursor": cursors[caller]})
+            assert answer.status_code == 400
+            assert error_of(answer)["code"] == "invalid_cursor"
+            answer = await client.get(INBOX, params={"limit": 1, "property": "elm", "cursor": cursors[caller]})
+            assert answer.status_code == 400
+        assert ids(await client.get(INBOX, params={"limit": 1, "cursor": cursors["oak"]})) == ["c-2"]
+
+
+async def test_a_conversation_leaves_the_scope_with_its_property(rig: Rig) -> None:
+    await rig.settle("c-1")
+    await rig.order("c-1", None, "wo-1")
+    async with rig.client("strays") as before, rig.client("oak") as after:
+        assert ids(await before.get(INBOX)) == ["c-1"]
+        await rig.settle("c-1", property_id="oak")
+        assert ids(await before.get(INBOX)) == []
+        assert (await before.get(f"{INBOX}/c-1")).status_code == 404
+        assert (await before.get(f"{API}/work-orders")).json()["workOrders"] == []
+        assert ids(await after.get(INBOX)) == ["c-1"]
+        assert [one["id"] for one in (await after.get(f"{API}/work-orders")).json()["workOrders"]] == ["wo-1"]
+
+
+async def test_the_messages_cursor_of_one_conversation_is_none_of_another(rig: Rig) -> None:
+    for name in ("c-1", "c-2"):
+        await rig.settle(name, "1", "2", "3", property_id="oak")
+    async with rig.client("oak") as client:
+        cursor = (await client.get(f"{INBOX}/c-1/messages", params={"limit": 1})).json()["nextCursor"]
+        assert (await client.get(f"{INBOX}/c-1/messages", params={"limit": 1, "cursor": cursor})).status_code == 200
+        answer = await client.get(f"{INBOX}/c-2/messages", params={"limit": 1, "cursor": cursor})
+    assert answer.status_code == 400
