@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 import httpx
@@ -132,8 +134,14 @@ async def open_http(
     pool = httpx.Limits(
         max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S
     )
-    async with httpx.AsyncClient(limits=pool, transport=transport, follow_redirects=False) as client:
+    async with httpx.AsyncClient(limits=pool, transport=transport, verify=_tls(), follow_redirects=False) as client:
         yield Http(client, limits)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Loading the certificates takes tens of milliseconds, so it is done once."""
+    return httpx.create_ssl_context()
 
 
 async def _read(response: httpx.Response, max_bytes: int) -> Answered:

@@ -21,6 +21,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[!-~]+|(?<![!-~])www\.[!-~]+|
 _ENDS = frozenset(".!?…;:")
 _ENDS_ALONE = frozenset("。！？；।॥")
 _JOINER = "\u200d"
+_VIRAMA = 9
+"""The combining class of what ties two letters of India's scripts together."""
 
 
 def utf16_width(char: str) -> int:
@@ -93,7 +95,7 @@ def _seen(text: str, at: int) -> bool:
     before, after = text[at - 1], text[at]
     if before in "\r\n" or after in "\r\n":
         return (before, after) != ("\r", "\n")
-    if _JOINER in (before, after) or _extends(after):
+    if _JOINER in (before, after) or _extends(after) or unicodedata.combining(before) == _VIRAMA:
         return False
     if _flag(before) and _flag(after):
         return _flags_before(text, at) % 2 == 0
