@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,11 +13,10 @@ from afterturn.web.access import Access, may_change
 from afterturn.web.errors import Refused, answer, failed
 
 API = "/api/v1"
-OPEN = (f"{API}/openapi.json", f"{API}/session", "/login")
-"""Addresses that nobody has to be known for; of the session's, only logging in."""
-
 LOGIN = ("POST", f"{API}/session")
 """Needs no CSRF token: it takes JSON, which no foreign page may send, and who has the secret already."""
+OPEN = frozenset({LOGIN, ("GET", f"{API}/openapi.json")})
+"""What nobody has to be known for."""
 
 MAX_BODY_BYTES = 2_000_000
 PATIENCE_S = 20.0
@@ -66,7 +65,9 @@ class LastResort:
 class Gate:
     """Nobody gets beyond without being known, so that a new route cannot forget to ask."""
 
-    def __init__(self, app: ASGIApp, access: Access, *, prefix: str = API, open_: Sequence[str] = OPEN) -> None:
+    def __init__(
+        self, app: ASGIApp, access: Access, *, prefix: str = API, open_: Collection[tuple[str, str]] = OPEN
+    ) -> None:
         self._app = app
         self._access = access
         self._prefix = prefix
@@ -90,8 +91,8 @@ class Gate:
         await self._app(scope, receive, send)
 
 
-def _refused(scope: Scope, headers: Headers, known: bool, open_: Sequence[str]) -> Refused | None:
-    if known or scope["path"] in open_:
+def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tuple[str, str]]) -> Refused | None:
+    if known or (scope["method"], scope["path"]) in open_:
         return None
     text = "the token is unknown, expired or revoked" if "authorization" in headers else "log in, or send a token"
     return Refused(401, "unauthenticated", f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
