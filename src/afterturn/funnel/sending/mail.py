@@ -10,7 +10,7 @@ from email.charset import QP, Charset
 from email.header import Header
 from email.message import Message as MailMessage
 from email.policy import compat32
-from email.utils import format_datetime, formataddr, parseaddr
+from email.utils import format_datetime, formataddr, getaddresses
 
 from afterturn.addresses import digest
 from afterturn.funnel.email.hush import AUTOMATIC_HEADERS, OWN_HEADER
@@ -44,8 +44,7 @@ def compose(message: Outgoing, where: str, *, sender: str, region: str, now: dat
 
     Raises Undeliverable. ``Message-ID`` and ``Date`` stand where the provider does not set them itself.
     """
-    name, address = parseaddr(cleaned(sender))
-    (ours,) = mail_addresses((address,), where)
+    name, ours = name_and_address(sender, where)
     mail = MailMessage(policy=compat32)
     mail["From"] = formataddr((name, ours))
     mail["To"] = ",\n ".join(mail_addresses(message.recipients, where))
@@ -72,6 +71,13 @@ def compose(message: Outgoing, where: str, *, sender: str, region: str, now: dat
 def message_id(message: Outgoing, address: str) -> str:
     """The same for the same message, so that servers know a second copy."""
     return f"{digest(message.conversation_id, message.message_id)}@{address.rpartition('@')[2]}"
+
+
+def name_and_address(sender: str, where: str) -> tuple[str, str]:
+    """Of one sender: ``Homes <office@example.com>`` or the address alone. Raises Undeliverable for what is none."""
+    found = getaddresses([cleaned(sender)])
+    name, address = found[0] if len(found) == 1 else ("", "")
+    return name, mail_addresses((address,), where)[0]
 
 
 def mail_addresses(given: Iterable[str], where: str) -> tuple[str, ...]:

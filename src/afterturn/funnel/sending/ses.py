@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from email.utils import parseaddr
 from typing import Any
 
 from afterturn.addresses import legal_id
@@ -22,7 +21,7 @@ from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 
 from .http import Answered, trouble
-from .mail import compose, mail_addresses, one_part, ses_host
+from .mail import compose, mail_addresses, name_and_address, one_part, ses_host
 from .port import (
     CONFIGURATION_PAUSE,
     Outgoing,
@@ -90,7 +89,7 @@ class SesSender:
     def __init__(self, client: Any, *, clock: Clock, sender: str | None = None) -> None:
         if sender is not None:
             try:
-                mail_addresses((parseaddr(sender)[1],), "ses")
+                name_and_address(sender, "ses")
             except Undeliverable:
                 raise ConfigError("ses_from: holds no mail address; give one, or Name <name@example.com>") from None
         self._client = client
@@ -108,7 +107,7 @@ class SesSender:
             raise Undeliverable("ses", Reason.TOO_LONG)
         answer = await _answered(
             self._client.send_email(
-                FromEmailAddress=mail_addresses((parseaddr(sender)[1],), "ses")[0],
+                FromEmailAddress=name_and_address(sender, "ses")[1],
                 Destination={"ToAddresses": list(mail_addresses(part.recipients, "ses"))},
                 Content={"Raw": {"Data": raw}},
             ),
