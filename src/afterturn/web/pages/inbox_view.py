@@ -216,9 +216,7 @@ def _views(pairs: Pairs) -> tuple[Link, ...]:
     return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
 
 
-def _groups(
-    query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]
-) -> tuple[Group, ...]:
+def _groups(query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]) -> tuple[Group, ...]:
     conversations = [row.conversation for row in page.rows]
     seen = {one.property_id or UNASSIGNED for one in conversations} | set(properties)
     topics = {topic for row in page.rows for topic in topics_of(row)}

@@ -46,15 +46,19 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     """A page. ``caller`` (None before a login), ``now`` and the address are there for every template."""
     caller: Caller | None = getattr(request.state, "caller", None)
     now: datetime = request.app.state.backbone.clock()
-    body = _templates().get_template(template).render(
-        {
-            "caller": caller,
-            "on_call": caller is not None and caller.role.covers(Role.ON_CALL),
-            "admin": caller is not None and caller.role.covers(Role.ADMIN),
-            "path": request.url.path,
-            "now": now,
-            **values,
-        }
+    body = (
+        _templates()
+        .get_template(template)
+        .render(
+            {
+                "caller": caller,
+                "on_call": caller is not None and caller.role.covers(Role.ON_CALL),
+                "admin": caller is not None and caller.role.covers(Role.ADMIN),
+                "path": request.url.path,
+                "now": now,
+                **values,
+            }
+        )
     )
     return HTMLResponse(body, status, HEADERS)
 

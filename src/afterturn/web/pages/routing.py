@@ -78,9 +78,7 @@ class OpenPageRoute(APIRoute):
 
         return page
 
-    async def _checked(
-        self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
-    ) -> Response:
+    async def _checked(self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
         request.state.caller = _access(request).caller(request.headers)
         if request.method not in SAFE_METHODS:
             request.state.form = await _read_form(request)
@@ -92,9 +90,7 @@ class OpenPageRoute(APIRoute):
 class PageRoute(OpenPageRoute):
     """A page for whoever is known. A form has to bring the CSRF token of its session."""
 
-    async def _checked(
-        self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
-    ) -> Response:
+    async def _checked(self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
         return await super()._checked(request, self._admitted(handle))
 
     def _admitted(

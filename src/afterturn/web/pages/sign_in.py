@@ -1,0 +1,50 @@
+"""Signing in with a token, and out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from afterturn.web.access import COOKIE, Access
+from afterturn.web.api import session
+from afterturn.web.errors import Refused
+from afterturn.web.pages.rendering import render
+from afterturn.web.pages.routing import SIGN_IN, OpenPageRoute, PageRoute, Sent, local_path, see
+
+router = APIRouter(route_class=OpenPageRoute, include_in_schema=False)
+leaving = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+_UNKNOWN = "This token is unknown, expired or revoked."
+
+
+@router.get(SIGN_IN)
+async def show_sign_in(request: Request, next: str = "/") -> Response:
+    return render(request, "sign_in.html", next=local_path(next), problem=None)
+
+
+@router.post(SIGN_IN)
+async def sign_in(request: Request, form: Sent) -> Response:
+    """Open a session, and on to where somebody wanted to go."""
+    onwards = local_path(form.one("next") or "/")
+    token = form.one("token").strip()
+    if not 0 < len(token) <= 200:
+        return render(request, "sign_in.html", 401, next=onwards, problem=_UNKNOWN)
+    try:
+        opened = await session.log_in(request, session.LogIn(token=token))
+    except Refused as refused:
+        if refused.status_code != 401:
+            raise
+        return render(request, "sign_in.html", 401, next=onwards, problem=_UNKNOWN)
+    response = see(onwards)
+    response.headers["set-cookie"] = opened.headers["set-cookie"]
+    return response
+
+
+@leaving.post("/sign-out")
+async def sign_out(request: Request) -> Response:
+    """End the session."""
+    access: Access = request.app.state.access
+    access.log_out(request.headers)
+    response = see(SIGN_IN)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
+    return response

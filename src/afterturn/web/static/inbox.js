@@ -1,0 +1,120 @@
+// Makes the inbox quicker: older pages follow in place, arrivals announce themselves, arrow keys walk the rows.
+// Everything here is also a link.
+
+const pager = document.getElementById("pager");
+const bar = document.querySelector(".arrivals");
+const form = document.getElementById("filter-form");
+
+async function fetched(address) {
+  const answer = await fetch(address, { headers: { accept: "text/html" }, credentials: "same-origin" });
+  if (!answer.ok || answer.redirected) throw new Error(`answered ${answer.status}`);
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+const list = () => document.querySelector("ol.rows");
+
+// A conversation that moved while someone pages stays where it was first shown: no row twice.
+function append(page) {
+  const known = new Set([...document.querySelectorAll("ol.rows > li")].map((row) => row.dataset.id));
+  const added = [...page.querySelectorAll("ol.rows > li")].filter((row) => !known.has(row.dataset.id));
+  if (!list() && added.length) {
+    document.getElementById("rows")?.remove();
+    pager.before(page.querySelector("ol.rows"));
+  } else {
+    list()?.append(...added.map((row) => document.importNode(row, true)));
+  }
+}
+
+async function older(link) {
+  if (pager.getAttribute("aria-busy") === "true") return;
+  pager.setAttribute("aria-busy", "true");
+  const focused = document.activeElement === link;
+  const before = list()?.children.length ?? 0;
+  link.lastChild.textContent = "Loading …";
+  try {
+    const page = await fetched(link.href);
+    append(page);
+    pager.replaceChildren(...page.getElementById("pager").childNodes);
+    if (focused) list()?.children[before]?.querySelector("a").focus();
+    watch();
+  } catch {
+    link.lastChild.textContent = "That did not load. Try again";
+    watcher.disconnect();
+  } finally {
+    pager.removeAttribute("aria-busy");
+  }
+}
+
+const watcher = new IntersectionObserver((seen) => {
+  const link = pager.querySelector("a.older");
+  // What looked through many rows for few asks before it looks further.
+  if (link && !pager.querySelector(".notice") && seen.some((one) => one.isIntersecting)) older(link);
+}, { rootMargin: "600px" });
+
+function watch() {
+  watcher.disconnect();
+  watcher.observe(pager);
+}
+
+pager.addEventListener("click", (event) => {
+  const link = event.target.closest("a.older");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  older(link);
+});
+
+let source;
+
+function listen() {
+  if (!bar?.dataset.live) return;
+  source?.close();
+  source = new EventSource(bar.dataset.live);
+  source.onmessage = (event) => {
+    const { count, more } = JSON.parse(event.data);
+    const link = bar.querySelector("a");
+    link.hidden = !count;
+    link.querySelector("span").textContent = count ? `${count}${more ? "+" : ""} new` : "";
+  };
+  source.addEventListener("over", () => source.close());
+}
+
+bar?.querySelector("a").addEventListener("click", async (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const link = event.currentTarget;
+  try {
+    const page = await fetched(link.href);
+    document.getElementById("rows")?.replaceWith(page.getElementById("rows"));
+    pager.replaceChildren(...page.getElementById("pager").childNodes);
+    bar.dataset.live = page.querySelector(".arrivals").dataset.live;
+    link.hidden = true;
+    listen();
+    window.scrollTo({ top: 0 });
+    list()?.querySelector("a")?.focus({ preventScroll: true });
+    watch();
+  } catch {
+    location.assign(link.href);
+  }
+});
+
+// Arrows walk the rows once one of them has the focus.
+document.addEventListener("keydown", (event) => {
+  const row = document.activeElement?.closest("ol.rows > li");
+  if (!row || event.altKey || event.ctrlKey || event.metaKey) return;
+  const next = { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  next.querySelector("a").focus();
+});
+
+// An address without empty fields is one to keep.
+form?.addEventListener("submit", () => {
+  for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+});
+window.addEventListener("pageshow", () => {
+  for (const field of form?.elements ?? []) field.disabled = false;
+});
+window.addEventListener("pagehide", () => source?.close());
+
+listen();
+watch();
