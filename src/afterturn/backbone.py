@@ -96,6 +96,10 @@ class Backbone:
         """Save messages in the middle of a turn; nothing moves in the inbox. Returns how many were new."""
         return await self._settler.save_messages(meta, messages, chores=chores)
 
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        """Replace the text of a message that its sender has edited; see ``settle.Settler.edit_message``."""
+        return await self._settler.edit_message(conversation_id, provider_id, text, at=at)
+
     async def save_conversation(self, meta: ConversationMeta) -> Conversation:
         """Create a conversation, or replace what the writer owns of it."""
         return await self._settler.save_conversation(meta)

@@ -175,7 +175,10 @@ class Attachment(Record):
 
 
 class Message(Record):
-    """One utterance. Its ``id`` is unique in its conversation; so is ``provider_id`` where there is one."""
+    """One utterance. Its ``id`` is unique in its conversation; so is ``provider_id`` where there is one.
+
+    ``edited_at``: when its text was last edited by who said it.
+    """
 
     id: Id
     direction: Direction
@@ -184,6 +187,7 @@ class Message(Record):
     at: Time
     provider_id: Id | None = None
     attachments: Annotated[tuple[Attachment, ...], Field(max_length=50)] = ()
+    edited_at: Time | None = None
 
 
 class ConversationMeta(Record):

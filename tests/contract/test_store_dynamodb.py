@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
+from tests.contract.store.amending import EditContract
 from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
@@ -114,6 +115,10 @@ class TestDynamoChoresTaken(TakingContract):
     pass
 
 
+class TestDynamoEdits(EditContract):
+    pass
+
+
 class TestDynamoRecency(RecencyContract):
     pass
 
@@ -158,3 +163,9 @@ class TestDynamoChoresTakenInTrouble(TakingContract):
     """As above."""
 
     trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoEditsInTrouble(EditContract):
+    """As above."""
+
+    trouble = Trouble(seed=6, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.contract.store.amending import EditContract
 from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
@@ -67,6 +68,10 @@ class TestSqliteChoresAdded(AddingContract):
 
 
 class TestSqliteChoresTaken(TakingContract):
+    pass
+
+
+class TestSqliteEdits(EditContract):
     pass
 
 

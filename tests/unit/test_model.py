@@ -187,7 +187,13 @@ def test_records_round_trip_as_camel_case_json() -> None:
     body = {
         "conversation": meta,
         "messages": [
-            {**MESSAGE, "at": "2026-03-01T12:00:05.000000Z", "providerId": "SM1", "attachments": [attachment]}
+            {
+                **MESSAGE,
+                "at": "2026-03-01T12:00:05.000000Z",
+                "providerId": "SM1",
+                "attachments": [attachment],
+                "editedAt": "2026-03-01T12:01:05.000000Z",
+            }
         ],
         "flushMode": "immediate",
         "at": None,

@@ -13,7 +13,7 @@ from afterturn.errors import NotFound, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
 from afterturn.store.port import Chore, Writer
-from afterturn.store.rules import check_times
+from afterturn.store.rules import check_edit_time, check_times
 from afterturn.stream.port import Publisher
 
 
@@ -77,6 +77,16 @@ class Settler:
             telemetry.turns_settled.labels(channel=event.channel.value).inc()
         telemetry.log("settle", level=logging.DEBUG, event_id=event.event_id, status="new" if settled.new else "known")
         return Receipt(event=event, new=settled.new)
+
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        """Replace the text of a message that its sender has edited; returns whether it is another one now.
+
+        Nothing is settled: reactions see the new text with the next turn. An older edit than the last one, the same
+        text again, and a message that is not there change nothing. Raises InvalidRecord for a time in the future and
+        for a text that no message can have.
+        """
+        check_edit_time(at, self._clock())
+        return await self._store.edit_message(conversation_id, provider_id, text, at=at)
 
     async def on_conversation_turn_complete(
         self, conversation_id: str, *, flush_mode: FlushMode = FlushMode.DEBOUNCED, key: str | None = None

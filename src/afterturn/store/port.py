@@ -166,6 +166,15 @@ class Writer(Protocol):
         """
         ...
 
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        """Replace the text of a stored message; returns whether it is another one now.
+
+        Nothing is settled, and nothing moves in the inbox. An edit that is not newer than the last one changes
+        nothing, nor does one that leaves the text as it is, or of a message that is not there. Raises InvalidRecord for
+        a text that no message can have.
+        """
+        ...
+
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         """The attributes that the writer owns."""
         ...

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from afterturn.clock import MILLISECOND, floor_millis
+from afterturn.clock import MILLISECOND, floor_millis, to_utc
 from afterturn.errors import InvalidInput, InvalidRecord
-from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Turn
+from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Text, Turn, invalid
 from afterturn.store.port import MAX_CHORES, MAX_VALUE_BYTES, Chore
 
 FUTURE_TOLERANCE_HOURS = 24
@@ -27,6 +27,12 @@ def check_times(
     for place, message in enumerate(messages):
         if _is_future(message.at, now):
             raise InvalidRecord(f"messages[{place}].at", _FUTURE)
+
+
+def check_edit_time(at: datetime, now: datetime) -> None:
+    """Refuse an edit that would win against every later one."""
+    if _is_future(at, now):
+        raise InvalidRecord("at", _FUTURE)
 
 
 _FUTURE = (
@@ -69,6 +75,24 @@ def merge_property(stored: str | None, given: str | None) -> str | None:
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:
     """Whether a stamp that has seen ``through`` may replace the stored one."""
     return stored is None or stored.through is None or stored.through < through
+
+
+_TEXT: TypeAdapter[str] = TypeAdapter(Text)
+
+
+def edit_of(text: str, at: datetime) -> tuple[str, datetime]:
+    """The text and the time of an edit, as a message holds them. Raises InvalidRecord."""
+    try:
+        return _TEXT.validate_python(text), to_utc(at)
+    except ValidationError as error:
+        raise invalid(error, "text") from None
+    except ValueError as error:
+        raise InvalidRecord("at", str(error)) from None
+
+
+def edit_changes(stored: str, edited_at: datetime | None, text: str, at: datetime) -> bool:
+    """Whether an edit is newer than the last one, and says something else."""
+    return stored != text and (edited_at is None or edited_at < at)
 
 
 ChoreKey = tuple[str, str]

@@ -137,6 +137,7 @@ def message(item: Mapping[str, Any]) -> Message:
         at=from_text(item["at"]),
         provider_id=item.get("providerId"),
         attachments=tuple(Attachment.model_validate(one) for one in item.get("attachments", ())),
+        edited_at=time_or_none(item.get("editedAt")),
     )
 
 
@@ -151,6 +152,7 @@ def message_item(given: Message, seq: int) -> Plain:
         "text": given.text,
         "providerId": given.provider_id,
         "attachments": [one.to_json() for one in given.attachments] or None,
+        "editedAt": text_or_none(given.edited_at),
     }
 
 

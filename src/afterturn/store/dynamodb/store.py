@@ -16,6 +16,7 @@ from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidRecord
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
 from afterturn.store import rules
+from afterturn.store.dynamodb.amending import Amending
 from afterturn.store.dynamodb.attributes import encodable
 from afterturn.store.dynamodb.chores import Chores
 from afterturn.store.dynamodb.layout import Placements
@@ -81,6 +82,7 @@ class DynamoStore:
         self._writing = Writing(table, placing)
         self._stamping = Stamping(table, clock, claims_kept)
         self._noting = Noting(table, clock)
+        self._amending = Amending(table)
         self._chores = Chores(table, clock, claims_kept)
         self._reading = Reading(table, placing)
 
@@ -99,6 +101,12 @@ class DynamoStore:
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
         return await self._writing.settle(turn, now, emitter, rules.chores_to_add(chores))
+
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        text, at = rules.edit_of(text, at)
+        if not (_is_id(conversation_id) and _is_id(provider_id)):
+            return False
+        return await self._amending.edit_message(conversation_id, provider_id, text, at)
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         found = await self.conversation(conversation_id)

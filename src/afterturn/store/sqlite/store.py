@@ -26,7 +26,7 @@ from afterturn.store.port import (
     WaitingChore,
     Window,
 )
-from afterturn.store.sqlite import keeping, rows, stamping, writing
+from afterturn.store.sqlite import amending, keeping, rows, stamping, writing
 from afterturn.store.sqlite.writing import Outbox
 
 
@@ -54,6 +54,10 @@ class SqliteStore:
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
         to_add = rules.chores_to_add(chores).values() if chores else ()
         return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox, to_add))
+
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        text, at = rules.edit_of(text, at)
+        return await self._database.write(lambda c: amending.edit_message(c, conversation_id, provider_id, text, at))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         return await self._database.read(lambda c: writing.meta(c, conversation_id))

@@ -211,8 +211,8 @@ def _insert(
     newest = 0
     for message in messages:
         cursor = connection.execute(
-            "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments) "
-            "VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments, "
+            "edited_at) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
             (
                 conversation_id,
                 last_seq + len(added) + 1,
@@ -223,6 +223,7 @@ def _insert(
                 message.role.value,
                 message.text,
                 rows.to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
+                rows.text_or_none(message.edited_at),
             ),
         )
         if cursor.rowcount:
