@@ -112,11 +112,13 @@ async def send(client: httpx.AsyncClient, where: tuple[str, str], call: Call, **
 
     for name, text in {"conversation_id": "{conversation}", **call.fill}.items():
         path = path.replace(f"{{{name}}}", quote(put(text), safe=""))
-    body = {key: put(one) if isinstance(one, str) else one for key, one in (call.body or {}).items()}
+    body = None
+    if call.body is not None:
+        body = {key: put(one) if isinstance(one, str) else one for key, one in call.body.items()}
     return await client.request(
         method,
         path,
         params={key: put(one) for key, one in call.query.items()},
         headers={key: put(one) for key, one in call.headers.items()},
-        **({} if call.body is None else {"json": body}),
+        json=body,
     )

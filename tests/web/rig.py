@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,11 @@ from afterturn import (
 from afterturn import Role as Speaker
 from afterturn.build import open_backbone
 from afterturn.config import Settings
+from afterturn.inbox import Inbox
+from afterturn.ledger.ledger import Ledger
 from afterturn.model import Urgency
+from afterturn.settle import Settler
+from afterturn.store.port import Store
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
 from afterturn.web.access import Access
@@ -126,8 +131,8 @@ async def _sees(window: TurnWindow, ctx: ReactionContext) -> Stamp:
 
 
 @asynccontextmanager
-async def open_rig(folder: Path, **limits: Any) -> AsyncIterator[Rig]:
-    """``limits``: as ``make_app`` takes them."""
+async def open_rig(folder: Path, store: Store | None = None, **limits: Any) -> AsyncIterator[Rig]:
+    """``store``: in place of the file, whose stream and engine stay. ``limits``: as ``make_app`` takes them."""
     clock = ManualClock(START)
     own = App(shipped=False)
     for name in ("topics", "maintenance"):
@@ -137,9 +142,20 @@ async def open_rig(folder: Path, **limits: Any) -> AsyncIterator[Rig]:
         token = Token(name=name, role=role, sha256=digest_of(f"aft_{name}"), created_at=START, properties=properties)
         add_token(tokens, token)
     settings = Settings(db=folder / "web.db")
-    async with open_backbone(own, settings, clock=clock) as backbone:
+    async with open_backbone(own, settings, clock=clock) as opened:
+        backbone = opened if store is None else await _on(store, opened)
         access = Access(clock, TokenFile(tokens))
         yield Rig(backbone, clock, access, tokens, make_app(backbone, access, **limits))
+
+
+async def _on(store: Store, backbone: Backbone) -> Backbone:
+    other = copy.copy(backbone)
+    other.store = store
+    other.inbox = Inbox(store, backbone.clock)
+    other.ledger = Ledger(store, backbone.stream, backbone.clock, "web")
+    other._settler = Settler(store, backbone.stream, backbone.clock, "web")
+    await other.register()
+    return other
 
 
 def ids(answer: httpx.Response) -> Sequence[str]:
@@ -156,3 +172,8 @@ def error_of(answer: httpx.Response) -> dict[str, str]:
     assert answer.headers["content-type"] == "application/json"
     error: dict[str, str] = body["error"]
     return error
+
+
+def raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as they go over the wire, those that no client would send included."""
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from tests.web.rig import API, BASE, START, Rig, error_of
+from tests.web.rig import API, BASE, START, Rig, error_of, raw
 
 from afterturn.errors import ConfigError
 from afterturn.web.access import COOKIE, LOGIN_TRIES, check_binding
@@ -134,7 +134,7 @@ async def test_a_session_changes_things_with_its_csrf_token_only(rig: Rig) -> No
     async with rig.client() as client:
         csrf = (await client.post(SESSION, json={"token": "aft_desk"})).json()["csrfToken"]
         for wrong in ({}, {"x-csrf-token": ""}, {"x-csrf-token": csrf[:-1]}, {"x-csrf-token": "é"}):
-            encoded = {name: value.encode("latin-1") for name, value in {**KEY, **wrong}.items()}
+            encoded = raw({**KEY, **wrong})
             answer = await client.post(REPLIES, json={"text": "Yes."}, headers=encoded)
             assert answer.status_code == 403
             assert error_of(answer)["code"] == "csrf"

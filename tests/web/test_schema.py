@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import schemathesis
@@ -59,7 +59,7 @@ def test_every_answer_is_documented(
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-    def check(case: schemathesis.Case) -> None:
+    def check(case: schemathesis.Case[Any]) -> None:
         # What a document cannot say is refused as well: since after until, a consumer that is not there.
         case.call_and_validate(headers=_ROOT, timeout=30, excluded_checks=[positive_data_acceptance])
 
