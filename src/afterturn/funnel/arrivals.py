@@ -126,7 +126,8 @@ class Utterance:
 class Called:
     """A call, at the state ``state``. ``ended``: nothing more is said; its transcript may still be missing.
 
-    Deliveries come twice and out of order: what has ended never opens again, and utterances only add up.
+    Deliveries come twice and out of order: what has ended never opens again, and utterances only add up. ``whole``:
+    false where a fuller account of it is still to come.
     """
 
     provider_id: str
@@ -137,6 +138,7 @@ class Called:
     ended: bool
     utterances: tuple[Utterance, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

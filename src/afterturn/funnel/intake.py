@@ -193,7 +193,7 @@ class Intake:
         return Taken("edited", conversation_id)
 
     async def _call(self, one: Called) -> Taken:
-        """Utterances are saved as they come; the end settles, at once where something was said, else a little later."""
+        """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
         conversation_id = await moved_to(self._store, one.thread.conversation_id)
         meta = await self._meta(conversation_id, Channel.VOICE, one.party, (one.party.sender,))
         messages = [
@@ -211,7 +211,7 @@ class Intake:
             if messages:
                 await self._writes.save_messages(meta, messages)
             return Taken("saved" if messages else "nothing", conversation_id)
-        if not messages:
+        if not messages or not one.whole:
             chore = Chore(
                 kind=FINISH_CALL,
                 key=legal_id("", one.provider_id),
@@ -219,11 +219,11 @@ class Intake:
                 value={},
                 due_at=self._clock() + TRANSCRIPT_WAIT,
             )
-            await self._writes.save_messages(meta, (), chores=[chore])
+            await self._writes.save_messages(meta, messages, chores=[chore])
             return Taken("saved", conversation_id)
         earlier, last = messages[:-MAX_TURN_MESSAGES], messages[-MAX_TURN_MESSAGES:]
-        for begin in range(0, len(earlier), MAX_TURN_MESSAGES):
-            await self._writes.save_messages(meta, earlier[begin : begin + MAX_TURN_MESSAGES])
+        if earlier:
+            await self._writes.save_messages(meta, earlier)
         await self._writes.settle(Turn(conversation=meta, messages=tuple(last), flush_mode=FlushMode.IMMEDIATE))
         await self._store.note(CALL, legal_id("", one.provider_id), {"settled": True})
         return Taken("settled", conversation_id)

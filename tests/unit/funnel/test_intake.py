@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
+from afterturn.build import open_backbone
 from afterturn.funnel.answering import DISPATCH, Answering
 from afterturn.funnel.arrivals import (
     Arrived,
@@ -43,6 +45,7 @@ class House:
     clock: ManualClock
     directory: Directory
     responder: Responder | None = None
+    wait: timedelta = timedelta(minutes=10)
 
     @property
     def intake(self) -> Intake:
@@ -64,13 +67,16 @@ class House:
         return [one.value for one in await self.backbone.store.chores(DISPATCH, limit=10)]
 
 
+@asynccontextmanager
+async def opened(folder: Path, clock: ManualClock) -> AsyncIterator[House]:
+    async with open_backbone(App(shipped=False), Settings(db=folder / "a.db"), clock=clock) as backbone:
+        yield House(backbone, clock, Directory(accounts={OURS: "oak"}))
+
+
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    clock = ManualClock(NOW)
-    from afterturn.build import open_backbone
-
-    async with open_backbone(App(shipped=False), Settings(db=tmp_path / "a.db"), clock=clock) as backbone:
-        yield House(backbone, clock, Directory(accounts={OURS: "oak"}))
+    async with opened(tmp_path, ManualClock(NOW)) as house:
+        yield house
 
 
 def sms(number: int, text: str = "Hello", **more: Any) -> Arrived:
@@ -179,6 +185,17 @@ async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(house: Ho
     """F31: completed without a transcript, ringing late, completed with it, and the same again."""
     for one in (call("completed"), call("ringing", seconds=-30), call("completed", "Hi", "Bye"), call("completed")):
         await house.intake.take(one)
+    await house.intake.take(call("completed", "Hi", "Bye"))
+    house.clock.advance(timedelta(minutes=10))
+    await house.answering.once()
+    voice = f"voice:{THEIRS}"
+    assert (await house.texts(voice), await house.turns(voice)) == (["Hi", "Bye"], 1)
+
+
+async def test_what_a_state_tells_of_a_call_waits_for_the_report(house: House) -> None:
+    """An end that comes before the whole transcript makes no turn of its own."""
+    await house.intake.take(replace(call("completed", "Hi"), whole=False))
+    assert await house.turns(f"voice:{THEIRS}") == 0
     await house.intake.take(call("completed", "Hi", "Bye"))
     house.clock.advance(timedelta(minutes=10))
     await house.answering.once()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from urllib.parse import quote, unquote, urlencode
 
@@ -16,6 +17,7 @@ MAX_MESSAGE_BYTES = 32 * 2**20
 """Of JSON, without attachments: several times the longest text that can be stored."""
 
 _GONE = (404, 410)
+_GUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?=@|\Z)")
 _SAFE = "=()'@,-_.~"
 
 
@@ -72,9 +74,11 @@ class GraphFetching:
         return fetched(message, now=self._access.clock(), accounts=accounts, own=self._own)
 
     def _account(self, steps: list[str]) -> str | None:
-        """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``."""
+        """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``, where ``id`` may name the tenant too."""
         kind, _, quoted = steps[0].partition("(")
         user = quoted.rstrip(")").strip("'") if quoted else (steps[1] if len(steps) > 1 else "")
         if kind.lower() != "users":
             return None
+        if guid := _GUID.match(user):
+            return self._accounts.get(guid[0].lower())
         return self._accounts.get(user.lower(), user if "@" in user else None)

@@ -24,7 +24,9 @@ MAX_REFERENCES = 30
 MAX_SUBJECT_CHARS = 250
 NO_SUBJECT = "(no subject)"
 
-_ADDRESS = re.compile(r"[!#-'*+/-9=?A-Z^-~-]{1,64}(?:\.[!#-'*+/-9=?A-Z^-~-]{1,64})*@[^\s@<>,;:\"()\[\]\\]{1,253}\Z")
+_ATOM = r"[!#-'*+/-9=?A-Z^-~-]{1,64}"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"(?=[^@]{{1,64}}@){_ATOM}(?:\.{_ATOM})*@(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
 _MESSAGE_ID = re.compile(r"[!-;=?-~]{1,400}@[!-;=?A-~]{1,400}\Z")
 _SES_ID = re.compile(r"[0-9a-f]{16}-[0-9a-f-]{36}-[0-9]{6}\Z")
 _SPACES = re.compile(r"\s+")

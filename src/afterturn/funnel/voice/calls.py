@@ -63,6 +63,7 @@ def called(
     spoken_from: datetime | None = None,
     extra: Mapping[str, str] | None = None,
     request: Request,
+    whole: bool = True,
 ) -> Called:
     """A call. ``customer``, ``account``: their number and ours; ``taker``: who of us takes calls where no number was
     dialled; ``spoken_from``: when utterances without a time began.
@@ -85,6 +86,7 @@ def called(
         ended=state in ENDED,
         utterances=_utterances(known, said, spoken_from or at, at, facts),
         extra=facts,
+        whole=whole,
     )
 
 

@@ -110,6 +110,7 @@ def read(request: Request, *, now: datetime, region: str | None = None) -> tuple
                 recording=message.get("recordingUrl") or field(message, "artifact", "recordingUrl"),
             ),
             request=request,
+            whole=kind == "end-of-call-report",
         ),
     )
 
