@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from afterturn.errors import ConfigError
 
 LANES = ("prod", "preview", "dev")
 
@@ -46,6 +49,15 @@ class Names:
     def topic(self) -> str:
         """Where alarms go."""
         return f"{self.prefix}-alarms"
+
+
+def check_names(names: Names) -> None:
+    """Raise ConfigError for a lane that is none, or a table whose name is another lane's."""
+    if names.lane not in LANES:
+        raise ConfigError(f"lane {names.lane!r} is none: {', '.join(LANES)}")
+    words = set(re.split(r"[^a-z]+", names.table.lower()))
+    for other in sorted(words & set(LANES) - {names.lane}):
+        raise ConfigError(f"table {names.table} is lane {other}'s by its name, not {names.lane}'s; nothing was changed")
 
 
 def dead_letters_of(queue: str) -> str:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
 from afterturn.bridge.reading import Reading
 from afterturn.build.access import access_of
+from afterturn.build.naming import names_of
 from afterturn.build.policy import policy_of
 from afterturn.build.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.clock import Clock
@@ -45,7 +45,7 @@ async def open_production(
     Temporal is connected to when it is first needed: settling and looking do not wait for it. Raises StoreError and
     StreamUnavailable for what is missing or cannot be reached.
     """
-    names = Names.of(settings.lane.value, settings.table)
+    names = names_of(settings)
     queues = await find_queues(access, names)
     async with (
         open_store(names.table, access) as store,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
+from afterturn.build.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.store.dynamodb import DynamoStore, open_store
@@ -18,7 +18,7 @@ async def open_writer(
     settings: Settings, clock: Clock, access: Access
 ) -> AsyncIterator[tuple[DynamoStore, SqsPublisher]]:
     """Store and publisher of a lane. Raises StoreError and StreamUnavailable for what is missing or out of reach."""
-    names = Names.of(settings.lane.value, settings.table)
+    names = names_of(settings)
     session = open_session(access)
     queues = await find_queues(access, names, session=session)
     async with (

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from afterturn.aws.names import Names
 from afterturn.build.functions import function_settings, release, set_up_logging
+from afterturn.build.naming import names_of
 from afterturn.build.settling import open_settler
 from afterturn.clock import system_clock
 from afterturn.config import Settings
@@ -45,6 +45,12 @@ class Function:
             return answered(refused(404, "not_found", f"there is {TURNS}"))
         return answered(self._loop.run(self._served(request)))
 
+    def close(self) -> None:
+        """Let go of what is open; Lambda never says when it ends."""
+        if self._opening is not None and self._door is not None:
+            self._loop.run(self._opening.__aexit__(None, None, None))
+        self._loop.close()
+
     async def _served(self, request: Request) -> Answer:
         if self._door is None:
             settings = function_settings()
@@ -64,7 +70,7 @@ async def probe() -> dict[str, Any]:
     settings = function_settings()
     async with open_settler(settings) as settler:
         door_of(settings, settler)
-    names = Names.of(settings.lane.value, settings.table)
+    names = names_of(settings)
     return {"version": release(), "lane": names.lane, "table": names.table, "emitter": settings.emitter.value}
 
 

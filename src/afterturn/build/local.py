@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
+from afterturn.build.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.local.servers import MADE, make_once, open_servers
@@ -46,7 +46,7 @@ async def open_place(settings: Settings) -> AsyncIterator[Place]:
         emulator=settings.local_emulator,
     ) as servers:
         access = Access(region=REGION, endpoint=servers.endpoint, access_key=ACCOUNT, secret_key=ACCOUNT)
-        names = Names.of(settings.lane.value, settings.table)
+        names = names_of(settings)
 
         async def make() -> None:
             async with open_account(access) as account:

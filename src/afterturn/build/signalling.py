@@ -10,6 +10,7 @@ from datetime import timedelta
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
 from afterturn.bridge.bridge import Bridge
+from afterturn.build.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra
@@ -41,7 +42,7 @@ async def open_lane_bridge(
     settings: Settings, registry: Registry, clock: Clock, access: Access, address: Address
 ) -> AsyncIterator[LaneBridge]:
     """Closed when the block ends. Raises StreamUnavailable for a lane whose queues are missing or out of reach."""
-    names = Names.of(settings.lane.value, settings.table)
+    names = names_of(settings)
     session = open_session(access)
     queues = await find_queues(access, names, session=session)
     async with open_stream(access, queues, clock, wait=settings.long_poll, session=session) as stream:

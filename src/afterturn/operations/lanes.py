@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from afterturn.aws.names import LANES, Names
+from afterturn.aws.names import Names, check_names
 from afterturn.errors import ConfigError
 from afterturn.operations.resources import LANE_TAG
+
+__all__ = ["Bearer", "Identity", "check_lane", "check_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,3 @@ def check_lane(
         raise ConfigError(
             f"account {caller.account} holds nothing of lane prod yet; say with --account that it is the right one"
         )
-
-
-def check_names(names: Names) -> None:
-    """Raise ConfigError for a lane that is none, or a table whose name is another lane's."""
-    if names.lane not in LANES:
-        raise ConfigError(f"lane {names.lane!r} is none: {', '.join(LANES)}")
-    words = set(re.split(r"[^a-z]+", names.table.lower()))
-    for other in sorted(words & set(LANES) - {names.lane}):
-        raise ConfigError(f"table {names.table} is lane {other}'s by its name, not {names.lane}'s; nothing was changed")
