@@ -94,6 +94,7 @@ class Settings(BaseSettings):
         None, description="The application registered there, with Mail.ReadWrite and Mail.Send."
     )
     graph_client_secret: SecretStr | None = Field(None, description="Its client secret.")
+    tokens: Path = Field(Path("afterturn-tokens.toml"), description="The file of those who may call the HTTP API.")
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
         None, description="The DynamoDB table; afterturn-{lane} where nothing is said."

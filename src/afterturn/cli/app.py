@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli import aws, demo, ledger, reactions, reading, running, stream, writing
+from afterturn.cli import aws, demo, ledger, reactions, reading, running, serving, stream, tokens, writing
 from afterturn.cli.exits import EPILOG, Commands
 from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
 
@@ -30,6 +30,7 @@ app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("import", rich_help_panel=_RUN)(writing.import_)
 app.command("settle", rich_help_panel=_RUN)(writing.settle)
 app.command("up", rich_help_panel=_RUN)(running.up)
+app.command("serve", rich_help_panel=_RUN)(serving.serve)
 app.command("bridge", rich_help_panel=_RUN)(running.bridge)
 app.command("worker", rich_help_panel=_RUN)(running.worker)
 app.command("drain", rich_help_panel=_RUN)(running.drain)
@@ -42,6 +43,7 @@ app.command("sweep", rich_help_panel=_REPAIR)(ledger.sweep)
 app.command("replay", rich_help_panel=_REPAIR)(ledger.replay)
 app.add_typer(reactions.app, name="reactions", rich_help_panel=_REPAIR)
 app.add_typer(stream.app, name="dead-letters", rich_help_panel=_REPAIR)
+app.add_typer(tokens.app, name="token", rich_help_panel=_RUN)
 app.add_typer(aws.app, name="aws", rich_help_panel=_REPAIR)
 
 

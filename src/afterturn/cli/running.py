@@ -79,25 +79,25 @@ def bridge(
 async def _up(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
     async with app.open(settings) as backbone:
         what = "Up" if bridging else "Worker up"
-        notes = [f"{what} on {place_of(settings)}: {_names(backbone.registry)}. Ctrl-C stops."]
+        notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
         if settings.profile is Profile.LOCAL:
             notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
-        if await _until_stopped(lambda stop: backbone.run(stop, bridging=bridging), notes):
-            note(f"Stopped. {await _what_is_left(backbone)}")
+        if await until_stopped(lambda stop: backbone.run(stop, bridging=bridging), notes):
+            note(f"Stopped. {await what_is_left(backbone)}")
             return Exit.OK
     return Exit.INTERRUPTED
 
 
 async def _bridge(app: App, settings: Settings) -> Exit:
     async with open_bridge(app, settings) as lone:
-        notes = [f"Bridge up on {place_of(settings)}: {_names(lone.registry)}. Ctrl-C stops."]
-        if await _until_stopped(lone.run, notes):
+        notes = [f"Bridge up on {place_of(settings)}: {names_of(lone.registry)}. Ctrl-C stops."]
+        if await until_stopped(lone.run, notes):
             note("Stopped.")
             return Exit.OK
     return Exit.INTERRUPTED
 
 
-async def _until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]], notes: Sequence[str]) -> bool:
+async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]], notes: Sequence[str]) -> bool:
     """Run until a signal comes; false where a second one stopped it at once."""
     stop = asyncio.Event()
     running = asyncio.create_task(run(stop))
@@ -117,7 +117,8 @@ async def _until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None
     return True
 
 
-def _names(registry: Registry) -> str:
+def names_of(registry: Registry) -> str:
+    """The consumers, as people are told."""
     return ", ".join(registry.signalled) or "no consumers"
 
 
@@ -202,7 +203,7 @@ def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:
     }
 
 
-async def _what_is_left(backbone: Backbone) -> str:
+async def what_is_left(backbone: Backbone) -> str:
     """For whoever has stopped as asked; servers that do not answer make no failure of that."""
     try:
         return _left(await backbone.backlog())

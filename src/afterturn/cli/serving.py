@@ -1,0 +1,77 @@
+"""``serve``: what ``up`` runs, with the HTTP API, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+import typer
+
+from afterturn.app import App
+from afterturn.cli.exits import Exit
+from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, set_up_logging, settings_of
+from afterturn.cli.output import note
+from afterturn.cli.place import place_of
+from afterturn.cli.running import names_of, until_stopped, what_is_left
+from afterturn.cli.tokens import TokensFile
+from afterturn.config import Profile, Settings
+from afterturn.model import Emitter
+from afterturn.web.access import Access, check_binding, is_loopback
+from afterturn.web.tokens import TokenFile, read_tokens
+
+PORT = 8722
+
+
+def serve(
+    ctx: typer.Context,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine need tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The port; 0 takes any.")] = PORT,
+    tokens: TokensFile = None,
+    profile: Profiled = None,
+    db: Db = None,
+    app: AppName = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Serve the HTTP API, and run bridge, reactions and sweeps, until Ctrl-C.
+
+    On this machine a link that logs in once is printed; others send tokens of `afterturn token add`. It stops as `up`
+    does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
+    """
+    set_up_logging(ctx, log_level, default=Level.INFO)
+    emitter = None if "AFTERTURN_EMITTER" in os.environ else Emitter.WEB
+    settings = settings_of(ctx, db, tokens=tokens, emitter=emitter)
+    raise typer.Exit(asyncio.run(_serve(app_of(ctx, app), settings, host, port)))
+
+
+async def _serve(app: App, settings: Settings, host: str, port: int) -> Exit:
+    # Here, since only this command needs the web extra.
+    from afterturn.web import server  # noqa: PLC0415
+    from afterturn.web.app import make_app  # noqa: PLC0415
+
+    with server.bind(host, port) as listener:
+        local = is_loopback(listener.getsockname()[0])
+        if not local:
+            check_binding(host, len(read_tokens(settings.tokens)))
+        async with app.open(settings) as backbone:
+            access = Access(backbone.clock, TokenFile(settings.tokens))
+            http = make_app(backbone, access)
+
+            async def run(stop: asyncio.Event) -> None:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(backbone.run(stop))
+                    group.create_task(server.serve(http, listener, stop))
+
+            notes = [f"Up on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
+            if settings.profile is Profile.LOCAL:
+                notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
+            address = server.address_of(listener)
+            notes.append(f"Serving on {address}")
+            if local and settings.profile is not Profile.AWS:
+                notes.append(f"Log in, once, within ten minutes: {address}/login?key={access.make_link()}")
+            if await until_stopped(run, notes):
+                note(f"Stopped. {await what_is_left(backbone)}")
+                return Exit.OK
+    return Exit.INTERRUPTED

@@ -1,0 +1,114 @@
+"""``token``: who may call the HTTP API."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afterturn.cli.options import Json, flag_value, settings_of
+from afterturn.cli.output import facts, note, table, write_json
+from afterturn.clock import parse_duration, system_clock, to_text
+from afterturn.model import parse
+from afterturn.web.roles import Role
+from afterturn.web.tokens import PREFIX, Token, add_token, digest_of, read_tokens, remove_token
+
+app = typer.Typer(help="Bearer tokens of the HTTP API.", no_args_is_help=True)
+
+TokensFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        metavar="FILE",
+        help="The file of tokens; afterturn-tokens.toml in this folder where nothing is said. (AFTERTURN_TOKENS)",
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What the token is called, such as who has it.")]
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    name: Name,
+    role: Annotated[
+        Role,
+        typer.Option(
+            metavar="ROLE",
+            help="operator: conversations; on-call: also ledger, stream and reactions; admin: also consumers.",
+        ),
+    ],
+    property_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            metavar="ID",
+            help="For this property only, or UNASSIGNED; for all where none is named. Operators only. Repeatable.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long it is good, such as 90d; for ever if not said.")
+    ] = None,
+    tokens: TokensFile = None,
+    json_: Json = False,
+) -> None:
+    """Make a token, and print it: once, for the file keeps only its hash."""
+    path = settings_of(ctx, None, tokens=tokens).tokens
+    secret = PREFIX + secrets.token_urlsafe(32)
+    now = system_clock()
+    until = None if expires is None else now + flag_value("--expires", parse_duration, expires)
+    given = {"name": name, "role": role, "sha256": digest_of(secret), "created_at": now, "expires_at": until}
+    token = parse(Token, given if property_id is None else {**given, "properties": property_id})
+    add_token(path, token)
+    if json_:
+        write_json({"token": secret, **_told(token)})
+        return
+    print(secret)
+    note(f"This is the only time that it is shown. {path} keeps its hash; `afterturn token remove {name}` revokes it.")
+
+
+@app.command("list")
+def list_(ctx: typer.Context, tokens: TokensFile = None, json_: Json = False) -> None:
+    """List the tokens, by name."""
+    path = settings_of(ctx, None, tokens=tokens).tokens
+    found = read_tokens(path)
+    if json_:
+        write_json({"tokens": [_told(one) for one in found]})
+        return
+    table(
+        ("NAME", "ROLE", "PROPERTIES", "CREATED", "EXPIRES"),
+        [
+            (
+                one.name,
+                one.role.value,
+                "all" if one.properties is None else ", ".join(one.properties),
+                one.created_at,
+                one.expires_at,
+            )
+            for one in found
+        ],
+    )
+    if not found:
+        note(f"There are no tokens in {path}; `afterturn token add NAME --role operator` makes one.")
+
+
+@app.command()
+def remove(ctx: typer.Context, name: Name, tokens: TokensFile = None, json_: Json = False) -> None:
+    """Revoke a token. Servers that run refuse it from now on, and end its sessions."""
+    path = settings_of(ctx, None, tokens=tokens).tokens
+    remove_token(path, name)
+    if json_:
+        write_json({"removed": name})
+    else:
+        facts([("removed", name)])
+
+
+def _told(token: Token) -> dict[str, object]:
+    return {
+        "name": token.name,
+        "role": token.role.value,
+        "properties": None if token.properties is None else list(token.properties),
+        "createdAt": to_text(token.created_at),
+        "expiresAt": None if token.expires_at is None else to_text(token.expires_at),
+    }

@@ -1,0 +1,177 @@
+"""``serve`` and ``token``, as people run them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.command import execute, interrupt, query, run, start, turn, wait_for
+from tests.web.rig import API
+
+APP = """
+import asyncio
+from afterturn import App, Stamp
+app = App(shipped=False)
+
+@app.consumer("quick", quiet="0s", max_wait="0s")
+async def quick(turns, ctx):
+    return Stamp(data={"seen": len(turns.messages)})
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFTERTURN_DB", str(tmp_path / "test.db"))
+    (tmp_path / "served_app.py").write_text(APP)
+
+
+class Running:
+    """A server that runs, and what it said."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.said: list[str] = []
+        self.address = self._wait_for(r"Serving on (http://\S+)")
+
+    def _wait_for(self, pattern: str) -> str:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line.decode())
+            if found := re.search(pattern, self.said[-1]):
+                return found[1]
+        raise AssertionError("".join(self.said))
+
+    def link(self) -> str:
+        return self._wait_for(r"Log in, once, within ten minutes: (http://\S+)")
+
+    def stop(self) -> str:
+        """Ctrl-C; returns what it said on stderr meanwhile."""
+        interrupt(self.process)
+        out, err = self.process.communicate(timeout=30)
+        assert out == b""
+        return err.decode()
+
+
+@contextmanager
+def serving(*arguments: object) -> Iterator[Running]:
+    with start("--app", "served_app:app", "serve", "--port", 0, *arguments) as process:
+        try:
+            yield Running(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def test_serve_runs_reactions_answers_and_stops_gracefully(tmp_path: Path) -> None:
+    with serving() as server:
+        assert server.address.startswith("http://127.0.0.1:")
+        with httpx.Client(base_url=server.address, follow_redirects=True) as client:
+            assert client.get(f"{API}/conversations").status_code == 401
+            link = server.link()
+            assert client.get(link).status_code == 200
+            csrf = client.get(f"{API}/session").json()["csrfToken"]
+            assert httpx.get(link).status_code == 401
+            assert run("settle", stdin=turn("c-1", propertyId="oak").encode()).code == 0
+            sent = client.post(
+                f"{API}/conversations/c-1/replies",
+                json={"text": "At nine."},
+                headers={"idempotency-key": "k-1", "x-csrf-token": csrf},
+            )
+            assert sent.status_code == 201
+
+            def stamped() -> bool:
+                row = client.get(f"{API}/conversations/c-1").json()
+                return bool(row["messageCount"] == 2 and row["reactions"]["quick"]["through"] == row["settledAt"])
+
+            wait_for(stamped)
+        said = server.stop()
+        assert server.process.returncode == 0
+    assert "Stopped. 0 events" in said
+    assert "At nine." not in "".join(server.said) + said
+    assert query(tmp_path / "test.db", "SELECT DISTINCT emitter FROM turns ORDER BY emitter") == [("cli",), ("web",)]
+
+
+def test_a_token_opens_what_it_says_until_it_is_removed(tmp_path: Path) -> None:
+    added = run("token", "add", "desk-oak", "--role", "operator", "--property", "oak", "--expires", "1d")
+    assert added.code == 0
+    token = added.out.strip()
+    assert token.startswith("aft_")
+    file = tmp_path / "afterturn-tokens.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token not in file.read_text()
+    assert token not in added.err
+    run("settle", stdin=turn("c-1", propertyId="oak").encode())
+    run("settle", stdin=turn("c-2", propertyId="elm").encode())
+    with serving() as server:
+        with httpx.Client(base_url=server.address, headers={"authorization": f"Bearer {token}"}) as client:
+            rows = client.get(f"{API}/conversations").json()["rows"]
+            assert [row["id"] for row in rows] == ["c-1"]
+            assert client.get(f"{API}/stream").status_code == 403
+            assert run("token", "list", "--json").json["tokens"][0]["properties"] == ["oak"]
+            assert run("token", "remove", "desk-oak").code == 0
+            assert client.get(f"{API}/conversations").status_code == 401
+        server.stop()
+
+
+def test_a_store_that_breaks_while_it_is_served_is_a_503(tmp_path: Path) -> None:
+    with serving() as server:
+        link = server.link()
+        with httpx.Client(base_url=server.address, follow_redirects=True) as client:
+            assert client.get(link).status_code == 200
+            execute(tmp_path / "test.db", "DROP TABLE work_orders")
+            answer = client.get(f"{API}/work-orders")
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "unavailable"
+            assert "work_orders" not in answer.text
+
+
+def test_others_than_this_machine_are_refused_without_a_token() -> None:
+    done = run("serve", "--host", "0.0.0.0", "--port", 0)
+    assert done.code == 2
+    assert "afterturn token add" in done.err
+    assert not Path("test.db").exists()
+    assert run("token", "add", "desk", "--role", "operator").code == 0
+    with serving("--host", "0.0.0.0") as server:
+        assert not any("login" in line for line in server.said)
+        said = server.stop()
+    assert "login" not in said
+
+
+def test_a_port_in_use_is_said_before_anything_is_opened() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run("serve", "--port", taken.getsockname()[1])
+    assert done.code == 2
+    assert "--port" in done.err
+    assert not Path("test.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["add", "Desk!", "--role", "operator"], "name"),
+        (["add", "desk", "--role", "king"], "king"),
+        (["add", "desk", "--role", "admin", "--property", "oak"], "over all properties"),
+        (["add", "desk", "--role", "operator", "--property", ""], "properties"),
+        (["add", "desk", "--role", "operator", "--expires", "soon"], "--expires"),
+        (["add", "desk", "--role", "operator", "--tokens", "no/such/folder.toml"], "folder"),
+        (["remove", "nobody"], "token list"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_token_that_makes_no_sense_writes_nothing(tmp_path: Path, arguments: list[str], says: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    done = run("token", *arguments)
+    assert done.code == 2
+    assert says in done.err
+    assert done.out == ""
+    assert sorted(tmp_path.iterdir()) == before
