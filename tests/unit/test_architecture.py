@@ -12,7 +12,19 @@ import pytest
 import afterturn
 
 ROOT = Path(afterturn.__file__).parent
-HEAVY = ("temporalio", "pydantic_ai", "openai", "anthropic", "boto3", "botocore", "aiobotocore", "httpx")
+HEAVY = (
+    "temporalio",
+    "pydantic_ai",
+    "openai",
+    "anthropic",
+    "boto3",
+    "botocore",
+    "aiobotocore",
+    "httpx",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+)
 """What an embedded user does not have, or does not want to wait for."""
 
 HALVES = {
@@ -49,6 +61,7 @@ def loaded_by(statement: str) -> set[str]:
         "afterturn.ledger.ledger",
         "afterturn.consumers.shipped",
         "afterturn.importers",
+        "afterturn.web.access",
         "afterturn.cli.app",
     ],
 )
