@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from afterturn.config import Settings, read_settings
 from afterturn.errors import ConfigError
+from afterturn.funnel.responder import Responder
 from afterturn.reactions.registry import Handler, Registry
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class App:
     def __init__(self, *, shipped: bool = True) -> None:
         self.shipped = shipped
         self.registry = Registry()
+        self.answers: Responder | None = None
 
     def consumer(self, name: str, **policy: Any) -> Callable[[Handler], Handler]:
         """Register a reaction: ``@app.consumer("sentiment", quiet="90s", max_wait="5m")``.
@@ -42,6 +45,18 @@ class App:
             return handler
 
         return register
+
+    def responder(self, handler: Responder) -> Responder:
+        """Declare who answers what channels bring in: ``async def reply(asked: Asked) -> str | None``.
+
+        Without one people answer, from the inbox. Raises ConfigError for a second one.
+        """
+        if self.answers is not None:
+            raise ConfigError("responder: this app has one; a message is answered by one only")
+        if not inspect.iscoroutinefunction(handler):
+            raise ConfigError("responder: has to be an async function")
+        self.answers = handler
+        return handler
 
     def open(self, settings: Settings | None = None, **given: Any) -> AbstractAsyncContextManager[Backbone]:
         """The app on its store: ``async with app.open(db="afterturn.db") as backbone: …``.

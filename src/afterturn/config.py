@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from afterturn.clock import parse_duration
 from afterturn.errors import ConfigError
@@ -28,6 +28,14 @@ def _longer_than_nothing(value: timedelta) -> timedelta:
 Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
 Pause = Annotated[Duration, AfterValidator(_longer_than_nothing)]
 """What repeats after it rests in between."""
+
+
+def _split(value: Any) -> Any:
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""Several words in one variable, separated by commas."""
 
 
 class Profile(StrEnum):
@@ -94,6 +102,20 @@ class Settings(BaseSettings):
         None, description="The application registered there, with Mail.ReadWrite and Mail.Send."
     )
     graph_client_secret: SecretStr | None = Field(None, description="Its client secret.")
+    graph_client_state: SecretStr | None = Field(
+        None, description="The clientState of the subscriptions there; notifications name it."
+    )
+    sns_topics: Words = Field((), description="The SNS topics that mail from SES comes by: ARNs, separated by commas.")
+    own_addresses: Words = Field(
+        (), description="Mail addresses that are ours, or domains as @example.com, separated by commas."
+    )
+    vapi_secret: SecretStr | None = Field(None, description="The secret of Vapi's server URL.")
+    retell_api_key: SecretStr | None = Field(None, description="The Retell key with the webhook badge.")
+    livekit_api_key: str | None = Field(None, description="The LiveKit key that signs webhooks.")
+    livekit_api_secret: SecretStr | None = Field(None, description="Its secret.")
+    directory: Path | None = Field(
+        None, description="The company's numbers, mailboxes, bots and people, and their properties: a TOML file."
+    )
     tokens: Path = Field(Path("afterturn-tokens.toml"), description="The file of those who may call the HTTP API.")
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(

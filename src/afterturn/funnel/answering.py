@@ -16,7 +16,7 @@ from afterturn import telemetry
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.funnel.intake import ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE
+from afterturn.funnel.intake import ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
 from afterturn.funnel.responder import Asked, Responder
 from afterturn.model import Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
@@ -30,10 +30,6 @@ LEASE = timedelta(minutes=2)
 _LAST_WORDS = 50
 _PAUSES = (5, 30, 120, 600, 3600)
 """Seconds before the next try of what failed; the last one again and again."""
-
-
-class Writes(Protocol):
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> Any: ...
 
 
 class Threads(Protocol):

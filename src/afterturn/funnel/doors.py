@@ -6,15 +6,18 @@ a mail cannot be fetched yet. What was sent in good faith and means nothing to u
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.funnel.answers import Answer, answer_of, refused
-from afterturn.funnel.arrivals import Arrival, Fetch, Reply, Request, Upkeep
+from afterturn.funnel.answers import RETRY_AFTER_S, Answer, answer_of, refused
+from afterturn.funnel.arrivals import Arrival, Fetch, Rejected, Reply, Request, Upkeep
 from afterturn.funnel.intake import Intake
+from afterturn.funnel.sending.port import SendFailed, TryLater
 
 MAX_BODY_BYTES = 1_000_000
 """Of what a provider sends; none of them sends as much."""
@@ -44,13 +47,16 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """All of them, by path. ``fetchers``: by the source of a Fetch; ``upkeep``: by the source of an Upkeep."""
+    """All of them, by path. ``fetchers``: by the source of a Fetch; ``upkeep``: by the source of an Upkeep; ``woken``:
+    called when there may be something to answer.
+    """
 
     intake: Intake
     clock: Clock
     doors: Mapping[str, Door]
     fetchers: Mapping[str, Fetched] = field(default_factory=dict)
     upkeep: Mapping[str, Upkept] = field(default_factory=dict)
+    woken: Callable[[], None] = lambda: None
 
     async def __call__(self, path: str, request: Request) -> Answer:
         """The answer to one call; raises nothing that is ours."""
@@ -61,26 +67,47 @@ class Doors:
             return refused(405, "method", f"send a {' or '.join(sorted(door.methods))}", {"allow": _allow(door)})
         if len(request.body) > door.max_body:
             return refused(413, "too_large", f"at most {door.max_body:,} bytes")
-        now = self.clock()
         try:
-            await door.verify(request, now)
-            for arrival in door.read(request, now):
-                if isinstance(arrival, Reply):
-                    return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
-                await self._take(arrival, now)
+            return await self._heard(door, request)
+        except SendFailed as error:
+            return _not_fetched(error, door)
         except AfterturnError as error:
             return answer_of(error)
+
+    async def _heard(self, door: Door, request: Request) -> Answer:
+        now = self.clock()
+        await door.verify(request, now)
+        for arrival in door.read(request, now):
+            if isinstance(arrival, Reply):
+                return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
+            await self._take(arrival, now)
+        self.woken()
         return door.done
 
     async def _take(self, arrival: Arrival, now: datetime) -> None:
         if isinstance(arrival, Upkeep):
             if keep := self.upkeep.get(arrival.source):
                 await keep(arrival)
+            else:
+                telemetry.log("upkeep_needed", level=logging.WARNING, stage=arrival.source, status=arrival.action)
             return
         if isinstance(arrival, Fetch):
-            arrival = await self.fetchers[arrival.source](arrival, now)
+            fetch = self.fetchers.get(arrival.source)
+            if fetch is None:
+                telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
+                raise Rejected(503, "what this tells of cannot be fetched here; set the channel up")
+            arrival = await fetch(arrival, now)
         await self.intake.take(arrival)
 
 
 def _allow(door: Door) -> str:
     return ", ".join(sorted(door.methods))
+
+
+def _not_fetched(error: SendFailed, door: Door) -> Answer:
+    """Sent again, it may be had; what never will is not asked for again."""
+    later = isinstance(error, TryLater)
+    level = logging.WARNING if later else logging.ERROR
+    telemetry.log("fetch_failed", level=level, stage=error.where, error=error.reason.value)
+    again = {"retry-after": str(RETRY_AFTER_S)}
+    return refused(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.done

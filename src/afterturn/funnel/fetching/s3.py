@@ -66,7 +66,7 @@ class S3Fetching:
         except Exception as error:
             if code_of(error) in _MISSING:
                 return self._missing(asked)
-            if not is_foreign(error):
+            if not is_foreign(error) and not _is_broken_off(error):
                 raise
             raise _failed(error) from None
         return found if isinstance(found, Nothing) else fetched(asked, found, now=self._clock(), own=self._own)
@@ -93,6 +93,11 @@ class S3Fetching:
         if self._clock() - received < MAY_STILL_COME:
             raise TryLater("s3", Reason.UNAVAILABLE, "NoSuchKey", after=timedelta(seconds=30))
         return Nothing("mail-gone")
+
+
+def _is_broken_off(error: Exception) -> bool:
+    """The driver passes on what its own driver raises in the middle of a body."""
+    return any(kind.__module__.partition(".")[0] == "aiohttp" for kind in type(error).__mro__)
 
 
 def _failed(error: Exception) -> SendFailed:

@@ -1,0 +1,155 @@
+"""The funnel of the channels that the settings set up, on whatever store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from afterturn.clock import Clock
+from afterturn.config import Settings
+from afterturn.funnel.answering import Answering
+from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
+from afterturn.funnel.channels import Secrets, doors_of
+from afterturn.funnel.directory import Directory, load_directory
+from afterturn.funnel.dispatching import Dispatching
+from afterturn.funnel.dispatching import Store as DispatchStore
+from afterturn.funnel.doors import Doors, Fetched
+from afterturn.funnel.email.sns import Certificates
+from afterturn.funnel.fetching.graph import GraphFetching
+from afterturn.funnel.fetching.port import Fetching
+from afterturn.funnel.fetching.s3 import S3Fetching, open_s3
+from afterturn.funnel.fetching.sns import LIMITS, SnsFetching
+from afterturn.funnel.intake import Intake, Remembers, Writes
+from afterturn.funnel.responder import Responder
+from afterturn.funnel.running import Funnel
+from afterturn.funnel.sending.graph import GraphSender
+from afterturn.funnel.sending.graph_access import GraphAccess
+from afterturn.funnel.sending.http import Http, open_http
+from afterturn.funnel.sending.port import Outgoing, Sender
+from afterturn.funnel.sending.ses import SesSender, open_ses
+from afterturn.funnel.sending.telegram import TelegramSender
+from afterturn.funnel.sending.twilio import TwilioSender
+from afterturn.model import Channel
+
+
+class Store(Remembers, DispatchStore, Protocol):
+    """A store."""
+
+
+@asynccontextmanager
+async def open_funnel(
+    writes: Writes, store: Store, settings: Settings, clock: Clock, *, responder: Responder | None = None
+) -> AsyncIterator[Funnel]:
+    """Closed when the block ends. Raises ConfigError for settings that make no sense, and MissingExtra."""
+    directory = Directory() if settings.directory is None else load_directory(settings.directory, settings.phone_region)
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(open_http())
+        webhook_http = await stack.enter_async_context(open_http(LIMITS))
+        graph = _graph(settings, http, clock)
+        fetchers: dict[str, Fetched] = {}
+        senders: dict[str, Sender] = {}
+        sns = SnsFetching(webhook_http, clock)
+        own = frozenset(settings.own_addresses)
+        if settings.sns_topics:
+            from afterturn.build.access import access_of  # noqa: PLC0415 - whoever gets no mail there needs no AWS
+
+            access = access_of(settings)
+            s3 = S3Fetching(await stack.enter_async_context(open_s3(access)), clock=clock, own=own)
+            fetchers["s3"] = _fetched(s3)
+            client = await stack.enter_async_context(open_ses(access))
+            senders["ses"] = SesSender(client, clock=clock, sender=settings.ses_from)
+        if graph is not None:
+            fetchers["graph"] = _fetched(GraphFetching(graph, own=own))
+            senders["graph"] = GraphSender(graph)
+        if settings.twilio_account_sid and settings.twilio_auth_token:
+            senders["twilio"] = TwilioSender(
+                http,
+                account_sid=settings.twilio_account_sid,
+                auth_token=settings.twilio_auth_token,
+                clock=clock,
+                status_callback=None if settings.public_url is None else f"{settings.public_url}/hooks/twilio",
+                region=settings.phone_region,
+            )
+        if settings.telegram_token:
+            senders["telegram"] = TelegramSender(http, token=settings.telegram_token, clock=clock)
+
+        async def confirm(upkeep: Upkeep) -> None:
+            if upkeep.action == "confirm":
+                await sns.confirm(upkeep.reference["url"])
+
+        wake = asyncio.Event()
+        intake = Intake(writes, store, clock, directory=directory, answering=responder is not None)
+        doors = Doors(
+            intake,
+            clock,
+            doors_of(secrets_of(settings), Certificates(sns.certificate)),
+            fetchers=fetchers,
+            upkeep={"sns": confirm},
+            woken=wake.set,
+        )
+        yield Funnel(
+            doors,
+            Answering(writes, store, store, clock, responder=responder),
+            Dispatching(store, clock, lambda message: choose(message, senders)),
+            wake,
+        )
+
+
+def choose(message: Outgoing, senders: dict[str, Sender]) -> Sender | None:
+    """Who sends a message: by its channel, and mail through Outlook where that is set up."""
+    match message.channel:
+        case Channel.SMS:
+            return senders.get("twilio")
+        case Channel.TELEGRAM:
+            return senders.get("telegram")
+        case Channel.EMAIL:
+            return senders.get("graph") or senders.get("ses")
+        case _:
+            return None
+
+
+def secrets_of(settings: Settings) -> Secrets:
+    """What providers prove themselves with."""
+    bot = _shown(settings.telegram_token)
+    states = _shown(settings.graph_client_state)
+    return Secrets(
+        twilio_auth_token=_shown(settings.twilio_auth_token),
+        telegram_secret=_shown(settings.telegram_secret),
+        telegram_bot=(bot or "bot").partition(":")[0],
+        sns_topics=settings.sns_topics,
+        graph_client_states=() if states is None else (states,),
+        vapi_secret=_shown(settings.vapi_secret),
+        retell_api_key=_shown(settings.retell_api_key),
+        livekit_api_key=settings.livekit_api_key,
+        livekit_api_secret=_shown(settings.livekit_api_secret),
+        own=settings.own_addresses,
+        region=settings.phone_region,
+    )
+
+
+def _graph(settings: Settings, http: Http, clock: Clock) -> GraphAccess | None:
+    if not (settings.graph_tenant and settings.graph_client_id and settings.graph_client_secret):
+        return None
+    return GraphAccess(
+        http,
+        tenant=settings.graph_tenant,
+        client_id=settings.graph_client_id,
+        client_secret=settings.graph_client_secret,
+        clock=clock,
+    )
+
+
+def _fetched(fetching: Fetching) -> Fetched:
+    async def fetch(asked: Fetch, now: datetime) -> Arrival:
+        return await fetching.fetch(asked)
+
+    return fetch
+
+
+def _shown(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
