@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from datetime import timedelta
 
 import httpx
 import pytest
 from tests.web.rig import API, BASE, START, Rig, error_of, raw
 
-from afterturn.errors import ConfigError
+from afterturn.errors import ConfigError, MissingExtra
 from afterturn.web.access import COOKIE, LOGIN_TRIES, check_binding
 from afterturn.web.roles import Role
 from afterturn.web.tokens import Token, add_token, digest_of, remove_token
@@ -203,3 +205,12 @@ def test_others_are_let_near_only_where_somebody_has_a_token(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "[::1]", "localhost"])
 def test_this_machine_needs_no_token(host: str) -> None:
     check_binding(host, 0)
+
+
+@pytest.mark.parametrize("module", ["app", "server"])
+def test_without_the_extra_it_says_what_to_install(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fastapi", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"afterturn.web.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=r"pip install 'afterturn\[web\]'"):
+        importlib.import_module(f"afterturn.web.{module}")
