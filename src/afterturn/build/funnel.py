@@ -16,8 +16,7 @@ from afterturn.funnel.answering import Answering
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
 from afterturn.funnel.channels import Secrets, doors_of
 from afterturn.funnel.directory import Directory, load_directory
-from afterturn.funnel.dispatching import Dispatching
-from afterturn.funnel.dispatching import Store as DispatchStore
+from afterturn.funnel.dispatching import Dispatching, Sendable
 from afterturn.funnel.doors import Doors, Fetched
 from afterturn.funnel.email.sns import Certificates
 from afterturn.funnel.fetching.graph import GraphFetching
@@ -37,13 +36,13 @@ from afterturn.funnel.sending.twilio import TwilioSender
 from afterturn.model import Channel
 
 
-class Store(Remembers, DispatchStore, Protocol):
-    """A store."""
+class Everything(Remembers, Sendable, Protocol):
+    """What the funnel asks of a store."""
 
 
 @asynccontextmanager
 async def open_funnel(
-    writes: Writes, store: Store, settings: Settings, clock: Clock, *, responder: Responder | None = None
+    writes: Writes, store: Everything, settings: Settings, clock: Clock, *, responder: Responder | None = None
 ) -> AsyncIterator[Funnel]:
     """Closed when the block ends. Raises ConfigError for settings that make no sense, and MissingExtra."""
     directory = Directory() if settings.directory is None else load_directory(settings.directory, settings.phone_region)

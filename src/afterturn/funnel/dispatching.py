@@ -42,7 +42,7 @@ Choose = Callable[[Outgoing], Sender | None]
 """Who sends a message; nobody where the channel is not set up."""
 
 
-class Store(Keeper, Protocol):
+class Sendable(Keeper, Protocol):
     """What is asked of the store."""
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
@@ -64,7 +64,7 @@ class Held(AfterturnError):
 class Dispatching:
     """Does the chores of sending. ``choose`` names the sender."""
 
-    def __init__(self, store: Store, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
+    def __init__(self, store: Sendable, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
         self._store = store
         self._clock = clock
         self._choose = choose
