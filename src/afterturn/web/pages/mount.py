@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
 
-from afterturn.web.pages import inbox, sign_in
+from afterturn.web.pages import conversation, inbox, operations, sign_in
 from afterturn.web.pages.live import Live
+from afterturn.web.pages.samples import Samples
+from afterturn.web.sessions import Secret
 
 
-def mount_pages(app: FastAPI, *, live: Live | None = None) -> None:
+def mount_pages(app: FastAPI, *, live: Live | None = None, key: Secret | None = None) -> None:
     """Add every page, and what they load. The app has the backbone and the access in its state.
 
-    ``live``: how often open pages are told of arrivals.
+    ``live``: how often open pages are told of arrivals. ``key``: names each form that is handed out.
     """
     app.state.live = live or Live()
-    for router in (sign_in.router, sign_in.leaving, inbox.router):
+    app.state.form_key = key or (lambda: secrets.token_urlsafe(18))
+    app.state.samples = samples = Samples(app.state.backbone)
+
+    @asynccontextmanager
+    async def sampling(_: FastAPI) -> AsyncIterator[None]:
+        running = asyncio.create_task(samples.run())
+        yield
+        running.cancel()
+        await asyncio.wait([running])
+
+    app.include_router(APIRouter(lifespan=sampling))
+    for router in (sign_in.router, sign_in.leaving, inbox.router, conversation.router, operations.router):
         app.include_router(router)
     app.mount("/static", _Static(directory=str(files("afterturn.web") / "static")), name="static")
 

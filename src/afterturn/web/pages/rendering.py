@@ -43,7 +43,7 @@ HEADERS = {
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. ``caller`` (None before a login), ``now`` and the address are there for every template."""
+    """A page. ``who`` calls (None before a login), ``now`` and the address are there for every template."""
     caller: Caller | None = getattr(request.state, "caller", None)
     now: datetime = request.app.state.backbone.clock()
     body = (
@@ -51,7 +51,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         .get_template(template)
         .render(
             {
-                "caller": caller,
+                "who": caller,  # `caller` means something else inside a macro
                 "on_call": caller is not None and caller.role.covers(Role.ON_CALL),
                 "admin": caller is not None and caller.role.covers(Role.ADMIN),
                 "path": request.url.path,

@@ -1,0 +1,94 @@
+"""``/conversations/{id}``: the thread, what reactions made of it, and an operator's hand on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from afterturn.errors import InvalidRecord
+from afterturn.model import parse
+from afterturn.web.api import conversations
+from afterturn.web.api.common import ConversationId, Opened, Reached
+from afterturn.web.api.reach import Reach
+from afterturn.web.pages.inbox import events
+from afterturn.web.pages.inbox_view import row_view
+from afterturn.web.pages.rendering import HEADERS, render
+from afterturn.web.pages.routing import PageRoute, Sent, see
+from afterturn.web.pages.texts import address, conversation_path
+from afterturn.web.pages.thread import before, items, stamp_view, turns_of
+
+router = APIRouter(prefix="/conversations", route_class=PageRoute, include_in_schema=False)
+
+_MESSAGES = 100
+_TURNS = 1_000
+_ORDERS = 100
+
+_DONE = {
+    "reply": "Your reply is saved, and settled as a turn.",
+    "again": "This reply was saved before; nothing changed.",
+}
+
+
+@router.get("/{conversation_id}")
+async def show_conversation(
+    request: Request,
+    reach: Reached,
+    backbone: Opened,
+    conversation_id: ConversationId,
+    cursor: str | None = None,
+    done: str = "",
+) -> Response:
+    """The newest messages, or those before a cursor."""
+    row = await reach.row(conversation_id)
+    found = await reach.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
+    turns = await backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
+    orders, _ = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS)
+    here = conversation_path(conversation_id)
+    return render(
+        request,
+        "conversation.html",
+        conversation=row.conversation,
+        about=row_view(row, found.items[-1] if found.items else None),
+        items=list(items(row, found.items, turns_of(found.items, turns, newest=cursor is None))),
+        stamps=[stamp_view(row, name) for name in row.states],
+        orders=orders,
+        here=here,
+        older=None if found.next_cursor is None else address(here, [("cursor", found.next_cursor)]),
+        newest=cursor is None,
+        key=request.app.state.form_key(),
+        done=_DONE.get(done),
+        live=address(f"{here}/live", [("known", _known(row.conversation.message_count, row.states.values()))]),
+    )
+
+
+@router.get("/{conversation_id}/live")
+async def tell_changes(request: Request, reach: Reached, conversation_id: ConversationId, known: str = "") -> Response:
+    """Server-sent events: whether there is more than what a page shows."""
+    await reach.row(conversation_id)
+
+    async def look(reach: Reach) -> dict[str, object]:
+        row = await reach.row(conversation_id)
+        return {"changed": _known(row.conversation.message_count, row.states.values()) != known}
+
+    return StreamingResponse(
+        events(request, look), media_type="text/event-stream", headers={**HEADERS, "x-accel-buffering": "no"}
+    )
+
+
+@router.post("/{conversation_id}/reply")
+async def reply(reach: Reached, backbone: Opened, conversation_id: ConversationId, form: Sent) -> Response:
+    """Save an operator's reply. The form carries a key, so that a second click sends nothing twice."""
+    text = form.one("text").replace("\r\n", "\n").strip()
+    if not text:
+        raise InvalidRecord("text", "Write something first: an empty reply is not sent.")
+    given = parse(conversations.Reply, {"text": text})
+    key = f"form-{form.one('key')}"[:200]
+    answer = await conversations.reply(reach, backbone, conversation_id, key, given)
+    return see(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
+
+
+def _known(messages: int, states: Iterable[str]) -> str:
+    """What tells one look at a conversation from a later one; numbers and states only."""
+    return f"{messages}.{'.'.join(states)}"

@@ -1,0 +1,142 @@
+"""``/operations``: what waits, what failed, what is owed, and what to do about it. For on-call and admins."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from afterturn.backbone import Backbone
+from afterturn.errors import InvalidQuery
+from afterturn.inbox import Window
+from afterturn.ledger.ledger import Selection
+from afterturn.web.api import reactions, stream
+from afterturn.web.api.common import Admin, OnCall, Opened
+from afterturn.web.pages.operations_view import consumers, debt_view, failure_view, letter_view, stages
+from afterturn.web.pages.rendering import render
+from afterturn.web.pages.routing import PageRoute, Sent, see
+from afterturn.web.pages.samples import Samples, take
+from afterturn.web.pages.texts import count
+
+PATH = "/operations"
+
+router = APIRouter(prefix=PATH, route_class=PageRoute, include_in_schema=False)
+
+_SHOWN = 50
+
+_DONE = {
+    "redriven": "dead letter",
+    "retried": "reaction",
+    "emitted": "debt",
+    "changed": "consumer",
+}
+_SAID = {
+    "redriven": "{} back in the stream.",
+    "retried": "{} due again.",
+    "emitted": "{} put into the stream again.",
+    "changed": "{} changed.",
+}
+
+
+@router.get("")
+async def show_operations(
+    request: Request, caller: OnCall, backbone: Opened, owed: str = "24h", done: str = "", n: str = ""
+) -> Response:
+    """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet."""
+    samples: Samples = request.app.state.samples
+    now = await take(backbone)
+    letters = await backbone.stream.dead_letters(limit=_SHOWN + 1)
+    failures = await backbone.store.failures(limit=_SHOWN + 1)
+    window = _window(owed)
+    audit = await backbone.ledger.audit(_selection(backbone, window), grace=timedelta(0))
+    owing = [one for one in audit.debts if one.state.value == "owed"]
+    return render(
+        request,
+        "operations.html",
+        stages=stages(now, samples.taken),
+        consumers=consumers(now, samples.taken, await backbone.store.registrations(), backbone.registry.signalled),
+        letters=[letter_view(one) for one in letters[:_SHOWN]],
+        more_letters=len(letters) > _SHOWN,
+        failures=[failure_view(one) for one in failures[:_SHOWN]],
+        more_failures=len(failures) > _SHOWN,
+        debts=[debt_view(one) for one in owing[:_SHOWN]],
+        owing=len(owing),
+        checked=audit.checked,
+        window=window,
+        windows=tuple(Window),
+        running=request.app.state.replays.running,
+        said=_said(done, n),
+    )
+
+
+@router.get("/stages")
+async def show_stages(request: Request, caller: OnCall, backbone: Opened) -> Response:
+    """The stages alone, for a page that is open."""
+    samples: Samples = request.app.state.samples
+    return render(request, "stages.html", only_stages=stages(await take(backbone), samples.taken))
+
+
+@router.post("/redrive")
+async def redrive(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+    """Put dead letters into their queue again; what was handled since is not handled twice."""
+    given = stream.Redrive(ids=form.all("id"), all=form.one("all") == "1")
+    known = {one.id for one in await backbone.stream.dead_letters(limit=1_000_000)}
+    # One that is gone was redriven by somebody else, or by a second click.
+    ids = [one for one in dict.fromkeys(given.ids) if one in known] if given.ids else sorted(known)
+    return _done("redriven", await backbone.stream.redrive(ids) if ids else 0)
+
+
+@router.post("/retry")
+async def retry(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+    """Give failed reactions fresh attempts."""
+    conversation_id, consumer = form.one("conversation"), form.one("consumer")
+    everything = form.one("all") == "1"
+    if not everything and not (conversation_id and consumer):
+        raise InvalidQuery("Choose a failed reaction first.")
+    chosen = [
+        one
+        for one in await backbone.store.failures(limit=1_000_000)
+        if everything or (one.conversation_id == conversation_id and one.consumer == consumer)
+    ]
+    for one in chosen:
+        await backbone.engine.retry(one.consumer, one.conversation_id)
+    return _done("retried", len(chosen))
+
+
+@router.post("/emit")
+async def emit(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+    """Put what is owed into the stream again."""
+    window = _window(form.one("owed") or "24h")
+    part = _selection(backbone, window)
+    caught = await backbone.ledger.sweep(part, grace=timedelta(0), everything=True)
+    return _done("emitted", len(caught), ("owed", window.value))
+
+
+@router.post("/consumers")
+async def change_consumer(caller: Admin, backbone: Opened, form: Sent) -> Response:
+    """Promote a consumer, or retire it."""
+    change = reactions.promote if form.one("do") == "promote" else reactions.retire
+    await change(caller, backbone, form.one("name"))
+    return _done("changed", 1)
+
+
+def _done(what: str, number: int, *more: tuple[str, str]) -> Response:
+    return see(PATH, ("done", what), ("n", str(number)), *more)
+
+
+def _said(done: str, n: str) -> str | None:
+    if done not in _DONE or not (n.isascii() and n.isdigit() and len(n) < 9):
+        return None
+    return _SAID[done].format(count(int(n), _DONE[done]))
+
+
+def _window(text: str) -> Window:
+    try:
+        return Window(text)
+    except ValueError:
+        raise InvalidQuery("The ledger can be read over 24h, 7d, 30d, 90d or all.") from None
+
+
+def _selection(backbone: Backbone, window: Window) -> Selection:
+    return Selection(since=None if window.length is None else backbone.clock() - window.length)

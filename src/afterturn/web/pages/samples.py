@@ -1,0 +1,119 @@
+"""What the operations page plots: how each stage stood, every so often, as this process saw it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from afterturn import telemetry
+from afterturn.backbone import Backbone
+from afterturn.errors import AfterturnError
+from afterturn.inbox import InboxQuery, Row
+from afterturn.reactions.state import ReactionState
+
+EVERY_S = 20.0
+KEPT = 180
+"""An hour of samples."""
+
+_ROWS = 200
+"""Newest conversations that a sample looks at, so that it costs the same in every fleet."""
+_FAILURES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSample:
+    """Of the newest conversations: how many a consumer owes, since when the oldest of those, how many it has seen.
+
+    ``failed``: of all conversations, up to a thousand.
+    """
+
+    owed: int = 0
+    lag: timedelta = timedelta(0)
+    seen: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at every stage. ``looked_at``: conversations with a settled turn that consumers were compared with."""
+
+    at: datetime
+    main: int
+    direct: int
+    dead: int
+    waiting: int
+    failed: int
+    stream_oldest: datetime | None
+    reactions_oldest: datetime | None
+    looked_at: int
+    consumers: Mapping[str, ConsumerSample] = field(default_factory=dict)
+
+
+async def take(backbone: Backbone) -> Sample:
+    """A sample of now: a few requests and one bounded read of the recency index."""
+    now = backbone.clock()
+    depth, waiting, oldest, failures, page = await asyncio.gather(
+        backbone.stream.depth(),
+        backbone.engine.waiting(),
+        backbone.engine.oldest(),
+        backbone.store.failures(limit=_FAILURES),
+        backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
+    )
+    registrations = await backbone.store.registrations()
+    failed = Counter(one.consumer for one in failures)
+    rows = [row for row in page.rows if row.conversation.settled_at is not None]
+    return Sample(
+        at=now,
+        main=depth.main,
+        direct=depth.direct,
+        dead=depth.dead,
+        waiting=waiting,
+        failed=len(failures),
+        stream_oldest=depth.oldest,
+        reactions_oldest=oldest,
+        looked_at=len(rows),
+        consumers={name: consumer_sample(name, rows, failed[name], now) for name in registrations},
+    )
+
+
+def consumer_sample(name: str, rows: Sequence[Row], failed: int, now: datetime) -> ConsumerSample:
+    """How far a consumer is with these rows; one in shadow has stamps, and no states."""
+    owed = [row.conversation for row in rows if row.states.get(name) is ReactionState.OWED]
+    since = [one.recorded_at for one in owed if one.recorded_at is not None]
+    stamps = [(row.conversation.settled_at, row.conversation.reactions.get(name)) for row in rows]
+    return ConsumerSample(
+        owed=len(owed),
+        lag=max(now - min(since), timedelta(0)) if since else timedelta(0),
+        seen=sum(
+            stamp is not None and stamp.through is not None and settled is not None and stamp.through >= settled
+            for settled, stamp in stamps
+        ),
+        failed=failed,
+    )
+
+
+class Samples:
+    """The last hour of this process. Empty after a start."""
+
+    def __init__(self, backbone: Backbone, *, every: float = EVERY_S, kept: int = KEPT) -> None:
+        self._backbone = backbone
+        self._every = every
+        self._kept: deque[Sample] = deque(maxlen=kept)
+
+    @property
+    def taken(self) -> tuple[Sample, ...]:
+        """Oldest first."""
+        return tuple(self._kept)
+
+    async def run(self) -> None:
+        """Sample until cancelled; a look that fails leaves a gap."""
+        while True:
+            try:
+                self._kept.append(await take(self._backbone))
+            except AfterturnError as error:
+                telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
+            await asyncio.sleep(self._every)

@@ -1,0 +1,213 @@
+"""A conversation as a page: its thread with the turns between the messages, stamps in words. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from afterturn.inbox import Row
+from afterturn.model import Direction, Message, SettledTurn, StoredStamp
+from afterturn.reactions.state import ReactionState
+
+LONG_CHARS = 4_000
+"""A text longer than this is folded."""
+SHOWN_CHARS = 1_500
+
+_LINK = re.compile(r"https?://[^\s<>\"'\u200e\u200f\u202a-\u202e\u2066-\u2069]{1,2000}", re.IGNORECASE)
+_TRAILING = ".,;:!?)]}»…"
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of a text; ``href`` where it is an address of the web."""
+
+    text: str
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """What came with a message: ``href`` only where it leads into the web. Nothing of it is fetched."""
+
+    name: str
+    media_type: str
+    href: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    id: str
+    at: datetime
+    outbound: bool
+    role: str
+    pieces: tuple[Piece, ...]
+    rest: str
+    """What is folded away, of a long text."""
+    files: tuple[FileView, ...]
+    edited_at: datetime | None
+    kind: str = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A settled turn and how far each consumer is with it: ``seen``, ``owed``, ``failed``, or not owed at all."""
+
+    at: datetime
+    emitter: str
+    immediate: bool
+    reactions: tuple[tuple[str, str], ...]
+    kind: str = "turn"
+
+    @property
+    def told(self) -> str:
+        owing = [name for name, state in self.reactions if state in ("owed", "failed")]
+        seen = sum(state == "seen" for _, state in self.reactions)
+        return f"turn settled, {', '.join(owing)} behind" if owing else f"turn settled, seen by {seen}"
+
+
+@dataclass(frozen=True, slots=True)
+class DayView:
+    at: datetime
+    kind: str = "day"
+
+
+Item = MessageView | TurnView | DayView
+
+
+@dataclass(frozen=True, slots=True)
+class StampView:
+    """What a consumer left: labels and values that people can read, and all of it as JSON."""
+
+    consumer: str
+    state: str
+    at: datetime | None
+    through: datetime | None
+    error: str | None
+    facts: tuple[tuple[str, str], ...]
+    raw: str
+
+
+def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn]) -> Iterator[Item]:
+    """Messages and turns by time, each turn after what it settled, with a mark where a day begins."""
+    entries = [(one.at, 0, place, message_view(one)) for place, one in enumerate(messages)]
+    marks = [(one.occurred_at, 1, place, turn_view(row, one)) for place, one in enumerate(turns)]
+    day = None
+    for at, _, _, view in sorted([*entries, *marks], key=lambda entry: entry[:3]):
+        if at.date() != day:
+            day = at.date()
+            yield DayView(at)
+        yield view
+
+
+def turns_of(messages: Sequence[Message], turns: Sequence[SettledTurn], *, newest: bool) -> list[SettledTurn]:
+    """The turns that belong beside these messages; of an older part, none beyond the one that settled its end."""
+    if newest or not messages:
+        return list(turns)
+    found = []
+    for turn in turns:
+        found.append(turn)
+        if turn.occurred_at >= messages[-1].at:
+            break
+    return found
+
+
+def before(messages: Sequence[Message]) -> datetime | None:
+    """After which time turns stand beside these messages."""
+    return messages[0].at - timedelta(microseconds=1) if messages else None
+
+
+def message_view(message: Message) -> MessageView:
+    text, rest = message.text, ""
+    if len(text) > LONG_CHARS:
+        text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
+    return MessageView(
+        id=message.id,
+        at=message.at,
+        outbound=message.direction is Direction.OUTBOUND,
+        role=message.role.value,
+        pieces=tuple(pieces(text)),
+        rest=rest,
+        files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
+        edited_at=message.edited_at,
+    )
+
+
+def turn_view(row: Row, turn: SettledTurn) -> TurnView:
+    reactions = tuple(
+        (name, _state_at(row.conversation.reactions.get(name), state, turn.occurred_at))
+        for name, state in row.states.items()
+    )
+    return TurnView(turn.occurred_at, turn.emitter, turn.flush_mode == "immediate", reactions)
+
+
+def stamp_view(row: Row, consumer: str) -> StampView:
+    stamp = row.conversation.reactions.get(consumer) or StoredStamp()
+    data = row.stamp(consumer)
+    return StampView(
+        consumer=consumer,
+        state=row.states[consumer].value,
+        at=stamp.at,
+        through=stamp.through,
+        error=stamp.error if row.states[consumer] is ReactionState.FAILED else None,
+        facts=tuple(readable(data)),
+        raw=json.dumps(dict(data), ensure_ascii=False, indent=2) if data else "",
+    )
+
+
+def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    """What of a stamp can be said in a line each; nested values are left to the JSON."""
+    for key, value in data.items():
+        if isinstance(value, list):
+            if value and all(isinstance(one, str | int | float) for one in value) and len(value) <= 12:
+                yield _words(key), ", ".join(str(one) for one in value)
+        elif isinstance(value, bool):
+            yield _words(key), "yes" if value else "no"
+        elif value is not None and not isinstance(value, dict) and value != "":
+            yield _words(key), str(value)
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """A text with its web addresses apart. No other scheme becomes a link."""
+    end = 0
+    for found in _LINK.finditer(text):
+        address = found[0].rstrip(_TRAILING)
+        href = web(address)
+        if href is None:
+            continue
+        if found.start() > end:
+            yield Piece(text[end : found.start()])
+        yield Piece(address, href)
+        end = found.start() + len(address)
+    if end < len(text):
+        yield Piece(text[end:])
+
+
+def web(url: str) -> str | None:
+    """The address, where it is one of the web that a person may follow."""
+    try:
+        parts = urlsplit(url.strip())
+        host = parts.hostname
+    except ValueError:
+        return None
+    return url.strip() if parts.scheme in ("http", "https") and host else None
+
+
+def _state_at(stamp: StoredStamp | None, now: ReactionState, at: datetime) -> str:
+    if stamp is not None and stamp.through is not None and stamp.through >= at:
+        return "seen"
+    if stamp is not None and stamp.failed_through is not None and stamp.failed_through >= at:
+        return "failed"
+    return "not owed" if now is ReactionState.FRESH else "owed"
+
+
+def _words(key: str) -> str:
+    """``firstResponseS`` as ``first response (s)``."""
+    words = _WORD.sub(" ", key)
+    return words[:-2].lower() + " (s)" if words.endswith(" S") else words.lower()
