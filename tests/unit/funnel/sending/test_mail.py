@@ -6,7 +6,7 @@ import email
 import email.policy
 from datetime import timedelta
 from email.message import EmailMessage
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,8 +37,7 @@ def written(message: Outgoing, sender: str | None = None, region: str = "eu-west
 
 
 def opened(message: Outgoing, sender: str | None = None, region: str = "eu-west-1") -> EmailMessage:
-    read = email.message_from_bytes(written(message, sender, region), policy=email.policy.default)
-    return cast(EmailMessage, read)
+    return email.message_from_bytes(written(message, sender, region), policy=email.policy.default)
 
 
 def received(message: Outgoing) -> Arrived:
