@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from http.cookies import CookieError, SimpleCookie
 
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
@@ -88,12 +87,12 @@ def may_change(caller: Caller, headers: Mapping[str, str]) -> bool:
 
 
 def cookie_of(headers: Mapping[str, str]) -> str | None:
-    """The session's cookie among all that a browser sends."""
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+    """The session's cookie among all that a browser sends, whatever other applications put into theirs."""
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return None
 
 
 def is_loopback(host: str) -> bool:

@@ -20,7 +20,7 @@ _REMEMBERED = 100
 
 
 class ReplayState(StrEnum):
-    """``stopped``: the process ended, or a person stopped it. What was asked for until then is owed, and swept."""
+    """``stopped``: the process was asked to end. What was asked for until then is owed, and swept."""
 
     RUNNING = "running"
     DONE = "done"

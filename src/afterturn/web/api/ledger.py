@@ -149,9 +149,7 @@ async def start_replay(
         raise Refused(409, "conflict", text, field="Idempotency-Key")
     if known is None:
         if replays.running is not None:
-            raise Refused(
-                409, "busy", "another replay is running; wait for its end, or ask the process that runs it to stop"
-            )
+            raise Refused(409, "busy", "another replay is running; wait for its end")
         known = replays.start(replay_id, given, _selection(given), given.consumers, given.rate)
     return told(known.to_json(), 202)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Query
@@ -99,9 +100,12 @@ async def retry(caller: OnCall, backbone: Opened, given: Retry) -> JSONResponse:
     ]
     if not wanted <= {conversation_id for conversation_id, _ in chosen}:
         raise NotFound("nothing has failed on one of these conversations; GET /api/v1/reactions/failed lists what has")
+    retried = []
     for conversation_id, name in chosen:
-        await backbone.engine.retry(name, conversation_id)
-    return told({"retried": [{"conversationId": one, "consumer": name} for one, name in chosen]})
+        with suppress(NotFound):  # somebody else was quicker
+            await backbone.engine.retry(name, conversation_id)
+            retried.append({"conversationId": conversation_id, "consumer": name})
+    return told({"retried": retried})
 
 
 @router.get(
