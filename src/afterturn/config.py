@@ -92,6 +92,9 @@ class Settings(BaseSettings):
     )
     telegram_token: SecretStr | None = Field(None, description="The token of the Telegram bot, from @BotFather.")
     telegram_secret: SecretStr | None = Field(None, description="The secret that its webhook was registered with.")
+    telegram_api: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
+        "https://api.telegram.org", description="Another Bot API server than Telegram's own."
+    )
     ses_from: str | None = Field(
         None,
         description="Who mail through SES is from, such as Homes <office@example.com>; the mailbox that was written to "

@@ -75,7 +75,9 @@ async def open_funnel(
                 region=settings.phone_region,
             )
         if settings.telegram_token:
-            senders["telegram"] = TelegramSender(http, token=settings.telegram_token, clock=clock)
+            senders["telegram"] = TelegramSender(
+                http, token=settings.telegram_token, clock=clock, api=settings.telegram_api
+            )
 
         async def confirm(upkeep: Upkeep) -> None:
             if upkeep.action == "confirm":

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from afterturn.app import App
+from afterturn.backbone import Backbone
 from afterturn.cli.exits import Exit
 from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, set_up_logging, settings_of
 from afterturn.cli.output import note
@@ -16,6 +17,7 @@ from afterturn.cli.place import place_of
 from afterturn.cli.running import names_of, until_stopped, what_is_left
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings
+from afterturn.funnel.turns import TurnDoor
 from afterturn.model import Emitter
 from afterturn.web.access import Access, check_binding, is_loopback
 from afterturn.web.tokens import TokenFile, read_tokens
@@ -48,20 +50,27 @@ def serve(
 
 async def _serve(app: App, settings: Settings, host: str, port: int) -> Exit:
     # Here, since only this command needs the web extra.
+    from afterturn.build.funnel import open_funnel  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
+    from afterturn.web.hooks import mount_hooks  # noqa: PLC0415
 
     with server.bind(host, port) as listener:
         local = is_loopback(listener.getsockname()[0])
         if not local:
             check_binding(host, len(read_tokens(settings.tokens)))
-        async with app.open(settings) as backbone:
+        async with (
+            app.open(settings) as backbone,
+            open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel,
+        ):
             access = Access(backbone.clock, TokenFile(settings.tokens))
             http = make_app(backbone, access)
+            mount_hooks(http, backbone.clock, funnel.doors, turns=_turns(backbone), public=settings.public_url)
 
             async def run(stop: asyncio.Event) -> None:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(backbone.run(stop))
+                    group.create_task(funnel.run(stop, poll=settings.poll.total_seconds()))
                     group.create_task(server.serve(http, listener, stop))
 
             notes = [f"Up on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
@@ -69,9 +78,16 @@ async def _serve(app: App, settings: Settings, host: str, port: int) -> Exit:
                 notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
             address = server.address_of(listener)
             notes.append(f"Serving on {address}")
+            if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in funnel.doors.doors)):
+                notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
             if local and settings.profile is not Profile.AWS:
                 notes.append(f"Log in, once, within ten minutes: {address}/login?key={access.make_link()}")
             if await until_stopped(run, notes):
                 note(f"Stopped. {await what_is_left(backbone)}")
                 return Exit.OK
     return Exit.INTERRUPTED
+
+
+def _turns(backbone: Backbone) -> TurnDoor | None:
+    secret = backbone.settings.turns_secret
+    return None if secret is None else TurnDoor(backbone.settle, secret, backbone.clock)

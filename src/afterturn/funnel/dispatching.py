@@ -201,6 +201,7 @@ def outgoing_of(conversation: Conversation, message: Message, route: Mapping[str
         in_reply_to=references[0] if references else None,
         references=tuple(reversed(references)),
         automatic=automatic,
+        topic=None if route.get("topic") is None else str(route["topic"]),
     )
 
 

@@ -173,7 +173,8 @@ class Intake:
             references: list[JsonValue] = [one.provider_id, *one.thread.after]
             route: JsonValue = {
                 "account": one.party.account,
-                "recipient": one.party.sender,
+                "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else one.party.sender,
+                "topic": one.extra.get("topic"),
                 "message": message.id,
                 "subject": one.extra.get("subject") or one.thread.subject,
                 "references": references[:20],

@@ -1,0 +1,70 @@
+"""Where providers call, on the same server as the API: they bring no token, each door verifies on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from urllib.parse import quote
+
+from fastapi import FastAPI
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from afterturn.clock import Clock
+from afterturn.funnel.answers import Answer, refused
+from afterturn.funnel.arrivals import Request
+from afterturn.funnel.channels import HOOKS
+from afterturn.funnel.reading import public_url
+from afterturn.web.sessions import Tries
+
+TURNS = "/turns"
+"""Where runtimes of yours hand in turns."""
+
+Doors = Callable[[str, Request], Awaitable[Answer]]
+Door = Callable[[Request], Awaitable[Answer]]
+
+_METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
+_REFUSED = {401, 403}
+
+
+def mount_hooks(
+    app: FastAPI, clock: Clock, doors: Doors, *, turns: Door | None = None, public: str | None = None
+) -> None:
+    """``public``: the address by which providers reach this server, where it is another than the request's own.
+
+    Whoever is refused too often from one address is not listened to for a while: guessing a signature costs us more
+    than the guess costs them.
+    """
+    tries = Tries(60, timedelta(minutes=1))
+
+    async def answered(request: HttpRequest, answer: Callable[[Request], Awaitable[Answer]]) -> Response:
+        address = request.client.host if request.client else ""
+        found = await answer(await _request(request, public))
+        if found.status in _REFUSED and (wait := tries.take(address, clock())) is not None:
+            seconds = str(max(1, int(wait.total_seconds())))
+            found = refused(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
+        return Response(found.body, found.status, dict(found.headers))
+
+    async def hook(request: HttpRequest) -> Response:
+        path = request.url.path
+        return await answered(request, lambda given: doors(path, given))
+
+    app.add_route(f"{HOOKS}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False)
+    if turns is not None:
+        door = turns
+
+        async def turn(request: HttpRequest) -> Response:
+            return await answered(request, door)
+
+        app.add_route(TURNS, turn, methods=_METHODS, include_in_schema=False)
+
+
+async def _request(request: HttpRequest, public: str | None) -> Request:
+    target = quote(request.scope["path"], safe="/%:@!$&'()*+,;=~-._")
+    if raw := request.scope.get("raw_path"):
+        target = raw.decode("latin-1").partition("?")[0]
+    if query := request.scope.get("query_string", b"").decode("latin-1"):
+        target += f"?{query}"
+    base = public or f"{request.url.scheme}://{request.url.netloc}"
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Request(request.method, public_url(base, target), headers, await request.body())
