@@ -135,6 +135,23 @@ class TestLooking:
                 await house.until_stamped("b")
             assert [run.conversation_id for run in probe.runs] == ["a", "b"]
 
+    async def test_an_eager_drain_skips_what_a_bridge_elsewhere_signals_meanwhile(self, houses: Houses) -> None:
+        """That one knows of no drain; and the reaction was told once already, before it had this turn."""
+        probe = Probe()
+        async with houses(one_probe(probe, **LATER)) as house:
+            elsewhere = house.another_engine()
+
+            async def another_turn(*_: Any) -> None:
+                probe.act = None
+                await elsewhere.signal([await house.settle(message_id="m1")], [])
+
+            probe.act = another_turn
+            await house.send(await house.settle())
+            await eventually(lambda: _waits(house))
+            async with house.worker(engine=house.engine, eager=True):
+                await house.until_stamped()
+            assert [run.messages for run in probe.runs] == [("m0",), ("m1",)]
+
 
 async def _waits(house: House) -> bool:
     return await house.engine.waiting() == 1

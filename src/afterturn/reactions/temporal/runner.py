@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import sys
 from collections.abc import Sequence
@@ -125,12 +126,15 @@ class TemporalRunner:
             stopping.cancel()
 
     async def _flush(self, every: float) -> None:
-        """New signals skip their quiet period, and those that wait already are told to."""
+        """New signals skip their quiet period, and those that wait already are told to; again at doubling intervals."""
         assert self._engine is not None
         self._engine.eager = True
         done: set[str] = set()
         try:
-            while True:
+            for round_ in itertools.count(1):
+                if round_.bit_count() == 1:
+                    # Of those that were told, some wait anew: for turns that another bridge has signalled since.
+                    done.clear()
                 try:
                     await self._engine.flush(done)
                 except EngineUnavailable as error:
