@@ -77,6 +77,9 @@ def inbox(store: Store, clock: ManualClock) -> Inbox:
 class PageContract:
     """Pages: exact, in order, with an honest end."""
 
+    walks: Sequence[int] = (1, 2, 5, 7, 40)
+    """Limits of the walks beside writers; fewer where a request takes its time."""
+
     async def test_rows_between_pages_are_not_lost(self, store: Store, inbox: Inbox) -> None:
         """F2: 12 conversations, 3 a page, all but c10 asked for; the cursor is that of the last row handed out."""
         for number in range(1, 13):
@@ -255,7 +258,7 @@ class PageContract:
                 await settle_new(store, f"new{second}", message("m", second), property_id="p1", now=at(second))
 
         writers = [asyncio.create_task(write()) for _ in range(2)]
-        for limit in (1, 2, 5, 7, 40):
+        for limit in self.walks:
             query = InboxQuery(properties=("p1", "p2"), limit=limit)
             pages = await walk(inbox, query)
             assert [name for page in pages for name in ids(page) if name in still] == still[::-1]
