@@ -17,9 +17,10 @@ from afterturn.web.access import Access
 from afterturn.web.api import conversations, ledger, reactions, session, stream, work_orders
 from afterturn.web.errors import install_errors
 from afterturn.web.guards import API, MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
+from afterturn.web.pages.mount import mount_pages
 from afterturn.web.replays import Replays
 
-HOME = f"{API}/session"
+HOME = "/"
 """Where a login link leads."""
 
 _ABOUT = """\
@@ -64,6 +65,7 @@ def make_app(
     for room in (conversations, work_orders, ledger, stream, reactions, session):
         app.include_router(room.router, prefix=API)
     app.include_router(session.links)
+    mount_pages(app)
     # The last one added is the outermost.
     app.add_middleware(Bodies, most=most_bytes, patience=patience)
     app.add_middleware(Gate, access=access)

@@ -62,6 +62,7 @@ async def serve(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> N
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
+        app.state.live.stop()  # or the streams of open pages would be waited for
         await serving
     finally:
         stopping.cancel()

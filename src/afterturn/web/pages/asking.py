@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from afterturn.addresses import normalise
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import InboxQuery, Window
-from afterturn.model import UNASSIGNED, Channel, Status, parse
+from afterturn.model import UNASSIGNED, parse
 from afterturn.web.pages.texts import CHANNELS
 
 PAGE = 50
@@ -29,6 +29,8 @@ _FIELDS = {
 _SINGLE = ("window", "status", "participant")
 _TOGGLES = {"synthetic": "include_synthetic"}
 _NAMES = (*_SINGLE, *_FIELDS, *_TOGGLES)
+
+_CHANNELS = {channel.value: name for channel, name in CHANNELS.items()}
 
 _PHONE = re.compile(r"[+(]?[0-9][0-9 ().\-/]{4,}\Z")
 
@@ -82,19 +84,18 @@ def replaced(pairs: Pairs, name: str, value: str | None) -> Pairs:
 
 def told(name: str, value: str) -> str:
     """A filter in words."""
-    if name == "property" and value == UNASSIGNED:
-        return "Unassigned"
-    if name == "channel":
-        return CHANNELS[Channel(value)]
-    if name in ("owed", "failed"):
-        return f"{name}: any reaction" if value == "any" else f"{name}: {value}"
-    if name == "status":
-        return "Open" if value == Status.OPEN else "Closed"
-    if name == "synthetic":
-        return "Tests shown"
-    if name == "window":
-        return f"Last {value}"
-    return value if name == "participant" else f"{name} {value}"
+    any_reaction = "any reaction" if value == "any" else value
+    words = {
+        "property": "Unassigned" if value == UNASSIGNED else f"property {value}",
+        "channel": _CHANNELS.get(value, value),
+        "owed": f"owed: {any_reaction}",
+        "failed": f"failed: {any_reaction}",
+        "status": value.capitalize(),
+        "synthetic": "Tests shown",
+        "window": f"Last {value}",
+        "participant": value,
+    }
+    return words.get(name, f"{name} {value}")
 
 
 def address_of_person(words: str, region: str | None = None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerView:
-    """``seen`` of ``looked_at``: how far it is with the newest conversations; for one that joined late, its progress."""
+    """``seen`` of ``looked_at``: how far it is with the newest conversations, which is how a late joiner gets on."""
 
     name: str
     state: str
@@ -181,8 +182,6 @@ def debt_view(one: Debt) -> DebtView:
 
 def _body(body: str) -> str:
     """JSON laid out for reading; anything else as it came, cut where it is long."""
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         body = json.dumps(json.loads(body), ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):
-        pass
     return body if len(body) <= BODY_CHARS else body[:BODY_CHARS] + "…"

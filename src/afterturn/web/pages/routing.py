@@ -100,9 +100,9 @@ class PageRoute(OpenPageRoute):
             caller = request.state.caller
             if caller is None:
                 return _to_sign_in(request)
-            if request.method not in SAFE_METHODS and caller.csrf is not None:
-                if not same(form_of(request).one("csrf"), caller.csrf):
-                    raise Refused(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
+            changes = request.method not in SAFE_METHODS
+            if changes and caller.csrf is not None and not same(form_of(request).one("csrf"), caller.csrf):
+                raise Refused(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
             return await handle(request)
 
         return admitted

@@ -96,10 +96,10 @@ class StampView:
 
 def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn]) -> Iterator[Item]:
     """Messages and turns by time, each turn after what it settled, with a mark where a day begins."""
-    entries = [(one.at, 0, place, message_view(one)) for place, one in enumerate(messages)]
-    marks = [(one.occurred_at, 1, place, turn_view(row, one)) for place, one in enumerate(turns)]
+    entries: list[tuple[datetime, Item]] = [(one.at, message_view(one)) for one in messages]
+    entries += [(one.occurred_at, turn_view(row, one)) for one in turns]
     day = None
-    for at, _, _, view in sorted([*entries, *marks], key=lambda entry: entry[:3]):
+    for at, view in sorted(entries, key=lambda entry: entry[0]):  # stable: what it settled goes before a turn
         if at.date() != day:
             day = at.date()
             yield DayView(at)
