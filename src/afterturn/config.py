@@ -144,6 +144,21 @@ class Settings(BaseSettings):
         None, description="A language model judges in place of the rules, e.g. openai:gpt-4o-mini (needs [llm])."
     )
 
+    @property
+    def has_channels(self) -> bool:
+        """Whether anything comes in by the funnel."""
+        return any(
+            (
+                self.twilio_auth_token,
+                self.telegram_secret,
+                self.sns_topics,
+                self.graph_client_state,
+                self.vapi_secret,
+                self.retell_api_key,
+                self.livekit_api_secret,
+            )
+        )
+
 
 def read_settings(**given: Any) -> Settings:
     """Settings from the environment, with what is given on top; raises ConfigError that names the setting."""

@@ -75,6 +75,22 @@ class TestFunnel:
         record = json.loads(delivery.body)
         assert (record["eventId"], record["emitter"]) == (told["eventId"], "inbound-lambda")
 
+    async def test_a_channel_comes_in_by_the_function_too(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Signed for the public address, which is not the function's own."""
+        monkeypatch.setenv("AFTERTURN_TELEGRAM_SECRET", "hush")
+        monkeypatch.setenv("AFTERTURN_PUBLIC_URL", "https://hooks.example.com")
+        done = await asyncio.to_thread(deploy, rig)
+        assert done.code == 0, done.err
+        chat = {"id": 7, "type": "private"}
+        said = {"message_id": 1, "date": 1772366405, "chat": chat, "from": {"id": 7, "first_name": "Ada"}, "text": "Hi"}
+        event = called("/hooks/telegram", json.dumps({"update_id": 1, "message": said}).encode())
+        assert (await invoke(rig, event))["statusCode"] == 401
+        event["headers"]["x-telegram-bot-api-secret-token"] = "hush"
+        for _ in range(2):
+            assert (await invoke(rig, event))["statusCode"] == 200
+        [delivery] = await rig.stream.receive(Queue.MAIN, limit=10, visibility=timedelta(seconds=30))
+        assert json.loads(delivery.body)["conversationId"] == "telegram:7"
+
     async def test_without_its_secret_it_is_not_put_into_service(self, rig: Rig) -> None:
         done = await asyncio.to_thread(deploy, rig)
         assert done.code == 1

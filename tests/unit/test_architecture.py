@@ -31,7 +31,7 @@ HALVES = {
     "Writer": {"build", "settle"},
     "Stamper": set[str](),
     "Keeper": {"funnel", "web"},
-    "Store": {"backbone.py", "ledger", "reactions"},
+    "Store": {"backbone.py", "build", "ledger", "reactions"},
     "Publisher": {"build", "settle", "ledger"},
     "Stream": {"backbone.py", "bridge"},
     "Signaler": {"bridge"},

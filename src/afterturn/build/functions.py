@@ -6,6 +6,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 
 from afterturn import telemetry
+from afterturn.app import App, load_app
 from afterturn.config import Profile, Settings, read_settings
 from afterturn.errors import ConfigError
 
@@ -16,6 +17,12 @@ def function_settings() -> Settings:
     if settings.profile is not Profile.AWS:
         raise ConfigError(f"setting profile (AFTERTURN_PROFILE): a function's is aws, not {settings.profile.value}")
     return settings
+
+
+def app_named() -> App:
+    """The app that the function is to know: that of AFTERTURN_APP, or the one that ships. Raises ConfigError."""
+    name = os.environ.get("AFTERTURN_APP")
+    return load_app(name) if name else App()
 
 
 def release() -> str | None:

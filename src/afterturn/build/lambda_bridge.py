@@ -6,17 +6,15 @@ Settings are the function's environment, as everywhere; ``AFTERTURN_APP`` names 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from afterturn.app import App, load_app
 from afterturn.bridge.aws_lambda import Answer, Handler, Invocations
 from afterturn.bridge.bridge import Bridge
 from afterturn.build.access import access_of
 from afterturn.build.bridging import signalled_by
-from afterturn.build.functions import function_settings, release, set_up_logging
+from afterturn.build.functions import app_named, function_settings, release, set_up_logging
 from afterturn.build.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.clock import system_clock
 from afterturn.errors import EngineUnavailable
@@ -63,8 +61,7 @@ async def probe() -> dict[str, Any]:
 async def _open() -> AsyncIterator[tuple[Registry, LaneBridge]]:
     """The bridge of the settings' lane, and whom it signals."""
     settings = function_settings()
-    name = os.environ.get("AFTERTURN_APP")
-    registry = signalled_by(load_app(name) if name else App())
+    registry = signalled_by(app_named())
     access, address = access_of(settings), address_of(settings)
     async with open_lane_bridge(settings, registry, system_clock, access, address) as opened:
         yield registry, opened

@@ -1,25 +1,51 @@
-"""The funnel of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone."""
+"""The funnel of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone.
+
+What is to be answered and sent waits for ``afterturn worker``: a function has nobody to do it in.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from afterturn.build.functions import function_settings, release, set_up_logging
-from afterturn.build.naming import names_of
-from afterturn.build.settling import open_settler
+from afterturn.aws.names import Names
+from afterturn.build.functions import app_named, function_settings, release, set_up_logging
+from afterturn.build.settling import open_ends
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, ConfigError
 from afterturn.funnel.answers import Answer, answer_of, refused
 from afterturn.funnel.arrivals import Request
 from afterturn.funnel.aws_lambda import answered, request_of
+from afterturn.funnel.reading import public_url
 from afterturn.funnel.turns import TurnDoor
 from afterturn.settle import Settler
 
 TURNS = "/turns"
 """Where runtimes of yours hand in turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a request can be for. ``doors``: of the channels that are set up."""
+
+    settings: Settings
+    turns: TurnDoor | None
+    doors: Callable[[str, Request], Awaitable[Answer]] | None
+    channels: tuple[str, ...]
+
+    async def answer(self, path: str, request: Request) -> Answer:
+        if path == TURNS and self.turns is not None:
+            return await self.turns(request)
+        if self.doors is None:
+            return refused(404, "not_found", f"there is {TURNS}")
+        if public := self.settings.public_url:
+            target = request.url.split("/", 3)[3]
+            request = Request(request.method, public_url(public, target), request.headers, request.body)
+        return await self.doors(path, request)
 
 
 class Function:
@@ -30,8 +56,8 @@ class Function:
 
     def __init__(self) -> None:
         self._loop = asyncio.Runner()
-        self._opening: AbstractAsyncContextManager[Settler] | None = None
-        self._door: TurnDoor | None = None
+        self._opening: AbstractAsyncContextManager[Opened] | None = None
+        self._opened: Opened | None = None
 
     def __call__(self, event: Any, context: object = None) -> dict[str, Any]:
         """Raises ConfigError for settings that make no sense: only a probe shows those before anything is served."""
@@ -41,44 +67,55 @@ class Function:
             path, request = request_of(event)
         except AfterturnError as error:
             return answered(answer_of(error))
-        if path.rstrip("/") != TURNS:
-            return answered(refused(404, "not_found", f"there is {TURNS}"))
-        return answered(self._loop.run(self._served(request)))
+        return answered(self._loop.run(self._served(path.rstrip("/"), request)))
 
-    def close(self) -> None:
-        """Let go of what is open; Lambda never says when it ends."""
-        if self._opening is not None and self._door is not None:
-            self._loop.run(self._opening.__aexit__(None, None, None))
-        self._loop.close()
-
-    async def _served(self, request: Request) -> Answer:
-        if self._door is None:
-            settings = function_settings()
+    async def _served(self, path: str, request: Request) -> Answer:
+        if self._opened is None:
+            self._opening = open_doors()
             try:
-                self._opening = open_settler(settings)
-                settler = await self._opening.__aenter__()
+                self._opened = await self._opening.__aenter__()
             except ConfigError:
                 raise
             except AfterturnError as error:
                 return answer_of(error)
-            self._door = door_of(settings, settler)
-        return await self._door(request)
+        return await self._opened.answer(path, request)
 
 
 async def probe() -> dict[str, Any]:
-    """Who this is, told after table, queues and secret were looked at."""
+    """Who this is, told after table, queues and secrets were looked at."""
+    async with open_doors() as opened:
+        settings = opened.settings
+        names = Names.of(settings.lane.value, settings.table)
+        return {
+            "version": release(),
+            "lane": names.lane,
+            "table": names.table,
+            "emitter": settings.emitter.value,
+            "turns": opened.turns is not None,
+            "channels": list(opened.channels),
+        }
+
+
+@asynccontextmanager
+async def open_doors() -> AsyncIterator[Opened]:
+    """Everything that the settings set up. Raises ConfigError where that is nothing: nobody may settle unsigned."""
     settings = function_settings()
-    async with open_settler(settings) as settler:
-        door_of(settings, settler)
-    names = names_of(settings)
-    return {"version": release(), "lane": names.lane, "table": names.table, "emitter": settings.emitter.value}
+    if settings.turns_secret is None and not settings.has_channels:
+        raise ConfigError(
+            "nothing is let in: set AFTERTURN_TURNS_SECRET for turns of your own runtimes, or the secret of a channel"
+        )
+    async with open_ends(settings, system_clock) as (store, stream):
+        settler = Settler(store, stream, system_clock, settings.emitter.value)
+        secret = settings.turns_secret
+        turns = None if secret is None else TurnDoor(settler.settle, secret, system_clock)
+        if not settings.has_channels:
+            yield Opened(settings, turns, None, ())
+            return
+        from afterturn.build.funnel import open_funnel  # noqa: PLC0415 - who only takes turns loads no channel
 
-
-def door_of(settings: Settings, settler: Settler) -> TurnDoor:
-    """Raises ConfigError where there is no secret: nobody may settle turns without a signature."""
-    if settings.turns_secret is None:
-        raise ConfigError("turns_secret: is not set (AFTERTURN_TURNS_SECRET), and turns that come in have to be signed")
-    return TurnDoor(settler.settle, settings.turns_secret, system_clock)
+        responder = app_named().answers
+        async with open_funnel(settler, store, settings, system_clock, responder=responder) as funnel:
+            yield Opened(settings, turns, funnel.doors, tuple(sorted(funnel.doors.doors)))
 
 
 set_up_logging()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Profile, Settings
 from afterturn.settle import Settler
-from afterturn.store.port import Writer
+from afterturn.store.port import Store
 from afterturn.stream.port import Publisher
 
 
@@ -22,12 +22,13 @@ async def open_settler(settings: Settings, *, clock: Clock = system_clock) -> As
     What it settles, they come to see. Raises MissingExtra for a profile whose extra is not installed, StoreError for
     a store that cannot be used, and StreamUnavailable where the lane has no queues.
     """
-    async with _open_ends(settings, clock) as (store, stream):
+    async with open_ends(settings, clock) as (store, stream):
         yield Settler(store, stream, clock, settings.emitter.value)
 
 
 @asynccontextmanager
-async def _open_ends(settings: Settings, clock: Clock) -> AsyncIterator[tuple[Writer, Publisher]]:
+async def open_ends(settings: Settings, clock: Clock) -> AsyncIterator[tuple[Store, Publisher]]:
+    """What a settler is made of."""
     if settings.profile is Profile.EMBEDDED:
         from afterturn.build.embedded import open_writer as open_file  # noqa: PLC0415 - see above
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -37,6 +37,9 @@ from afterturn.config import Profile, Settings
 from afterturn.errors import AfterturnError
 from afterturn.ledger.ledger import Audit
 from afterturn.reactions.registry import Registry
+
+if TYPE_CHECKING:
+    from afterturn.funnel.running import Funnel
 
 _LINE_EVERY = 5.0
 
@@ -77,15 +80,35 @@ def bridge(
 
 
 async def _up(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
-    async with app.open(settings) as backbone:
+    async with app.open(settings) as backbone, _answers(app, backbone) as answers:
+
+        async def run(stop: asyncio.Event) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(backbone.run(stop, bridging=bridging))
+                if answers is not None:
+                    group.create_task(answers.run(stop, poll=settings.poll.total_seconds()))
+
         what = "Up" if bridging else "Worker up"
         notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
         if settings.profile is Profile.LOCAL:
             notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
-        if await until_stopped(lambda stop: backbone.run(stop, bridging=bridging), notes):
+        if await until_stopped(run, notes):
             note(f"Stopped. {await what_is_left(backbone)}")
             return Exit.OK
     return Exit.INTERRUPTED
+
+
+@asynccontextmanager
+async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Funnel | None]:
+    """Who answers and sends what channels bring in, also where their doors are elsewhere."""
+    settings = backbone.settings
+    if not settings.has_channels:
+        yield None
+        return
+    from afterturn.build.funnel import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
+
+    async with open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel:
+        yield funnel
 
 
 async def _bridge(app: App, settings: Settings) -> Exit:
