@@ -64,7 +64,7 @@ class GraphAccess:
     async def _current(self, refused: str | None) -> str:
         """A token other than the refused one."""
         async with self._renewing:
-            if self._token and  self.clock() < self._token[1]:
+            if self._token and self._token[0] != refused and self.clock() < self._token[1]:
                 return self._token[0]
             self._token = None
             self._token = await self._renewed()
