@@ -176,6 +176,21 @@ class TestEvents:
             (again,) = await receive(wired.stream)
             assert again.body == "not json"
 
+    async def test_a_letter_that_a_stranger_has_marked_like_ours_can_be_redriven(
+        self, request: pytest.FixtureRequest
+    ) -> None:
+        """SQS moved it, so its attributes are the sender's: none of them may become an id that SQS does not take."""
+        async with ADAPTERS["model"](Path(), request) as wired:
+            assert isinstance(wired.stream, SqsStream)
+            marks = {"letterId": "x" * 3_000, "letterGroup": "no group\n", "conversation": "other \N{SNOWMAN}"}
+            await putter(wired.stream._client, wired.stream, **marks)("a", event("a", 1).to_json())
+            await wear_out(wired.stream, wired.clock)
+            assert not await receive(wired.stream)
+            (letter,) = await wired.stream.dead_letters(limit=10)
+            assert await wired.stream.redrive([letter.id]) == 1
+            assert names(await receive(wired.stream)) == ["a@1"]
+            assert not await wired.stream.dead_letters(limit=10)
+
     @pytest.mark.parametrize("adapter", ["sqlite", "model"])
     async def test_a_record_for_a_consumer_that_no_bridge_has_ends_as_a_letter_and_comes_back(
         self, adapter: str, tmp_path: Path, request: pytest.FixtureRequest, engine: Engine

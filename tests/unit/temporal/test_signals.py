@@ -24,6 +24,7 @@ from afterturn.reactions.temporal import wire
 from afterturn.reactions.temporal.progress import Progress
 from afterturn.reactions.temporal.wire import Told
 from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
+from afterturn.reactions.window import ReactionContext, TurnWindow
 
 ODD: list[tuple[str, list[Any]]] = [
     (wire.TURN_SETTLED, [{"seq": "x"}]),
@@ -158,6 +159,55 @@ async def test_thousands_of_signals_are_carried_on_and_none_is_lost(houses: Hous
         )
         assert max(length or 0 for _, length in lengths) < 4_500
         assert len(probe.runs) == 1
+
+
+async def test_a_turn_that_is_signalled_again_has_its_effect_once(houses: Houses) -> None:
+    """F17: before and after the workflow continues as new, and after it has closed."""
+    sent: list[str] = []
+    probe = Probe()
+
+    async def effect(turns: TurnWindow, ctx: ReactionContext) -> None:
+        for one in turns.messages:
+            await ctx.once(one.id, send)
+
+    async def send(key: str) -> None:
+        sent.append(key)
+
+    probe.act = effect
+    async with houses(one_probe(probe, **LATER)) as house:
+        signal = await house.settle()
+        async with house.worker():
+            await house.send(signal)
+            (first,) = await _runs(house)
+            await house.send(*[signal] * SIGNALS_A_RUN)
+
+            async def continued() -> bool:
+                return len(await _runs(house)) > 1
+
+            await eventually(continued)
+            await house.send(signal)
+            await house.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
+            await eventually(lambda: _closed(house))
+            closed = (await house.handle().describe()).run_id
+            await house.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
+
+            async def closed_again() -> bool:
+                return (await house.handle().describe()).run_id != closed and await _closed(house)
+
+            await eventually(closed_again)
+        assert first != closed
+        assert sent == ["probe:c1:m0"]
+        assert len(probe.runs) == 1
+
+
+async def _runs(house: House) -> list[str]:
+    """Ids of the workflow's runs, as far as visibility knows them."""
+
+    async def known() -> bool:
+        return bool([one async for one in house.client.list_workflows(f'WorkflowId = "{house.handle().id}"')])
+
+    await eventually(known)
+    return [one.run_id async for one in house.client.list_workflows(f'WorkflowId = "{house.handle().id}"')]
 
 
 async def _has(house: House, signals: int) -> bool:

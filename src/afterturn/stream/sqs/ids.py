@@ -23,6 +23,11 @@ def legal_id(text: str) -> str:
     return _MARK + hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_legal(text: str) -> bool:
+    """Whether SQS takes it as it is."""
+    return _LEGAL.match(text) is not None
+
+
 def group_id(conversation_id: str, consumer: str | None) -> str:
     """The message group: the conversation; in the direct queue, consumer and conversation.
 

@@ -16,7 +16,7 @@ from typing import Any
 from afterturn.clock import EPOCH
 from afterturn.event import TurnSettled
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Queue, Receipt
-from afterturn.stream.sqs.ids import deduplication_id, group_id, legal_id
+from afterturn.stream.sqs.ids import deduplication_id, group_id, is_legal, legal_id
 
 GIVEN_UP = f"received {MAX_RECEIVES} times without success"
 
@@ -223,11 +223,13 @@ def redriven(message: Message, emission: str) -> dict[str, Any]:
     for name in ("conversation", "consumer"):
         if value := message.attributes.get(name):
             attributes[name] = _string(value)
-    group = message.attributes.get("letterGroup") or message.group
+    group = message.attributes.get("letterGroup", "")
+    if not is_legal(group):  # none, or a stranger's
+        group = message.group
     return {
         "MessageBody": message.body,
         "MessageGroupId": group,
-        "MessageDeduplicationId": f"{emission}/{letter_id(message)}",
+        "MessageDeduplicationId": legal_id(f"{emission}/{letter_id(message)}"),
         "MessageAttributes": attributes,
     }
 
