@@ -1,0 +1,208 @@
+"""The inbox as a browser without scripts gets it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.web.pages.demo import Site, link, rows, value
+
+from afterturn.inbox import InboxQuery
+from afterturn.web.pages import asking
+from afterturn.web.pages.live import Live
+from afterturn.web.pages.rendering import POLICY
+
+
+async def everything(site: Site, **asked: object) -> list[str]:
+    query = InboxQuery(limit=500, **asked)  # type: ignore[arg-type]
+    return [row.conversation.id for row in (await site.backbone.inbox.page(query)).rows]
+
+
+async def test_older_links_lead_to_the_end_and_show_every_conversation_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking.read_query, "__kwdefaults__", {"limit": 9})
+    shown: list[str] = []
+    async with site.client() as client:
+        address: str | None = "/"
+        while address is not None:
+            page = (await client.get(address)).text
+            shown += rows(page)
+            address = link(page, "next")
+    assert shown == await everything(site)
+    assert len(shown) > 60
+
+
+async def test_rows_that_move_up_while_a_person_pages_come_neither_twice_nor_make_others_vanish(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking.read_query, "__kwdefaults__", {"limit": 9})
+    before = await everything(site)
+    async with site.client() as client:
+        page = (await client.get("/")).text
+        shown = rows(page)
+        await site.settle(before[5], "again")
+        await site.settle(before[30], "me too")
+        while (address := link(page, "next")) is not None:
+            page = (await client.get(address)).text
+            shown += rows(page)
+    assert shown == [one for one in before if one != before[30]]
+    async with site.client() as client:
+        assert rows((await client.get("/")).text)[:2] == [before[30], before[5]]
+
+
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [
+        ("/?property=maple-court", {"properties": ("maple-court",)}),
+        ("/?property=UNASSIGNED", {"properties": ("UNASSIGNED",)}),
+        ("/?channel=voice&channel=email", {"channels": ("voice", "email")}),
+        ("/?topic=maintenance", {"topics": ("maintenance",)}),
+        ("/?type=tenant", {"types": ("tenant",)}),
+        ("/?grade=d&grade=F", {"grades": ("D", "F")}),
+        ("/?status=open&property=&type=", {"status": "open"}),
+        ("/?participant=%2B15155550142", {"participant": "+15155550142"}),
+        ("/?synthetic=1", {"include_synthetic": True}),
+        ("/?owed=any", {"owed": ("any",)}),
+        ("/?window=24h", {"window": "24h"}),
+    ],
+)
+async def test_an_address_shows_what_it_asks_for(site: Site, address: str, asked: dict[str, object]) -> None:
+    expected = await everything(site, **asked)
+    async with site.client() as client:
+        page = (await client.get(address)).text
+        shown = rows(page)
+        while (further := link(page, "next")) is not None:
+            page = (await client.get(further)).text
+            shown += rows(page)
+    assert shown == expected
+    assert expected or "owed" in address
+
+
+async def test_a_page_that_was_cut_short_says_so_and_leads_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def frugal(*given: object, **more: object) -> InboxQuery:
+        return InboxQuery(grades=("C",), limit=500, budget=10)
+
+    monkeypatch.setattr("afterturn.web.pages.inbox.read_query", frugal)
+    async with site.client() as client:
+        page = (await client.get("/?grade=C")).text
+        assert "There may be more." in page
+        further = link(page, "next")
+        assert further is not None
+        assert set(parse_qs(urlsplit(further).query)) == {"grade", "cursor"}
+
+
+async def test_nothing_that_matches_is_said_in_words(site: Site) -> None:
+    async with site.client() as client:
+        page = (await client.get("/?participant=nobody")).text
+    assert "Nothing matches" in page
+    assert not rows(page)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/?grade=toolong", 422),
+        ("/?colour=red", 422),
+        ("/?owed=nobody", 422),
+        ("/?window=5y", 422),
+        ("/?cursor=werwer", 400),
+        ("/?cursor=" + "a" * 3000, 400),
+        ("/conversations/no-such", 404),
+        ("/conversations/" + "x" * 900, 404),
+        ("/operations?owed=5y", 422),
+    ],
+)
+async def test_what_cannot_be_asked_is_a_page_that_says_so(site: Site, address: str, status: int) -> None:
+    async with site.client() as client:
+        answer = await client.get(address)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert 'role="alert"' in answer.text
+
+
+async def test_the_search_box_finds_ids_phones_mails_and_names(site: Site) -> None:
+    async with site.client() as client:
+
+        async def found(words: str) -> str:
+            return (await client.get("/search", params={"q": words})).headers["location"]
+
+        assert await found(" gas-smell-2b ") == "/conversations/gas-smell-2b"
+        assert await found("+1 (515) 555-0142") == "/?participant=%2B15155550142"
+        assert await found("b.whitlatch@example.com") == "/?participant=b.whitlatch%40example.com"
+        assert await found("visitor-31c8") == "/?participant=visitor-31c8"
+        assert await found("") == "/"
+        assert rows((await client.get(await found("+1 (515) 555-0142"))).text) == ["gas-smell-2b"]
+
+
+async def test_a_caller_of_one_property_sees_nothing_of_another(site: Site) -> None:
+    async with site.client("maple") as client:
+        page = (await client.get("/")).text
+        assert set(rows(page)) == set(await everything(site, properties=("maple-court",)))
+        assert "harbor-12" not in page
+        assert not rows((await client.get("/?property=harbor-12")).text)
+        hidden = await client.get("/conversations/packages-sunday")
+        nowhere = await client.get("/conversations/no-such")
+        assert (hidden.status_code, hidden.text) == (404, nowhere.text.replace("no-such", "packages-sunday"))
+        search = await client.get("/search", params={"q": "packages-sunday"})
+        assert search.headers["location"] == "/?participant=packages-sunday"
+        assert (await client.get("/operations")).status_code == 403
+
+
+async def test_a_stream_tells_how_many_came_after_the_page_was_made(site: Site) -> None:
+    site.app.state.live = Live(every=0.05, looks=40)
+    async with site.client() as client:
+        page = (await client.get("/?property=maple-court")).text
+        address = value(page.replace('data-live="', 'name="live" value="'), "live")
+
+        async def heard() -> list[dict[str, object]]:
+            text = (await client.get(address)).text
+            return [json.loads(one[6:]) for one in text.splitlines() if one.startswith("data: ")]
+
+        listening = asyncio.create_task(heard())
+        await asyncio.sleep(0.2)
+        await site.settle("new-one", "hello", "maple-court")
+        await site.settle("elsewhere", "hello", "harbor-12")
+        assert await listening == [{"count": 0, "more": False}, {"count": 1, "more": False}]
+
+
+async def test_a_stream_ends_when_the_session_does(site: Site) -> None:
+    site.app.state.live = Live(every=0.05, looks=1_000)
+    async with site.client(None) as client:
+        await client.get("/login", params={"key": site.access.make_link()})
+        listening = asyncio.create_task(client.get("/live"))
+        await asyncio.sleep(0.2)
+        site.access.log_out({"cookie": f"afterturn_session={client.cookies['afterturn_session']}"})
+        assert (await listening).text.endswith("event: over\ndata: {}\n\n")
+
+
+async def test_a_look_for_arrivals_reads_the_same_number_of_rows_whatever_there_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[InboxQuery] = []
+    real = site.backbone.inbox.page
+
+    async def counted(query: InboxQuery, cursor: str | None = None) -> object:
+        asked.append(query)
+        return await real(query, cursor)
+
+    monkeypatch.setattr(site.backbone.inbox, "page", counted)
+    site.app.state.live = Live(every=0.01, looks=2)
+    async with site.client() as client:
+        await client.get("/live", params={"topic": "maintenance", "after": "1999-01-01T00:00:00Z"})
+    assert [query.budget for query in asked] == [200, 200]
+
+
+async def test_pages_let_nothing_run_that_this_server_does_not_serve(site: Site) -> None:
+    async with site.client() as client:
+        for path in ("/", "/conversations/gas-smell-2b", "/operations", "/sign-in", "/conversations/none"):
+            answer = await client.get(path)
+            assert answer.headers["content-security-policy"] == POLICY
+            assert answer.headers["cache-control"] == "no-store"
+            for forbidden in ("<style", " style=", "onclick", "onload", "javascript:"):
+                assert forbidden not in answer.text
+            assert "<script>" not in answer.text
+    assert "unsafe" not in POLICY
+    assert "http" not in POLICY
