@@ -9,6 +9,7 @@
     │   ├── InvalidQuery      an inbox query that asks for what does not exist
     │   └── InvalidCursor     a cursor that was altered, or belongs to another query
     ├── NotFound              no conversation, reaction or dead letter of that id
+    ├── Conflict              somebody else changed the record since it was read
     ├── ConfigError           a setting, an app module or a consumer declaration is wrong
     │   └── MissingExtra      an optional part is not installed
     ├── StoreError            the store did not do what was asked; the unit of work was rolled back
@@ -62,6 +63,10 @@ class InvalidCursor(InvalidInput):
 
 class NotFound(AfterturnError, LookupError):
     """Nothing of that id."""
+
+
+class Conflict(AfterturnError):
+    """Somebody else changed the record since it was read; nothing was written."""
 
 
 class ConfigError(AfterturnError):

@@ -229,6 +229,7 @@ class Conversation(ConversationMeta):
 
     ``settled_at`` is the newest settled turn (the ledger's number, whole milliseconds), ``recorded_at`` when the
     store took it (later than ``settled_at`` for imported history), ``reactions`` each consumer's stamp.
+    ``assignee`` is the person who takes care of it, ``revision`` how often people have amended it.
     """
 
     created_at: Time
@@ -236,6 +237,8 @@ class Conversation(ConversationMeta):
     settled_at: Time | None = None
     recorded_at: Time | None = None
     message_count: int = 0
+    assignee: Id | None = None
+    revision: int = 0
     reactions: Mapping[str, StoredStamp] = Field(default_factory=dict)
 
     @property

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
-from tests.contract.store.amending import EditContract
+from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.chores import AddingContract, TakingContract
+from tests.contract.store.editing import EditContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -119,6 +120,22 @@ class TestDynamoEdits(EditContract):
     pass
 
 
+class TestDynamoAmend(AmendContract):
+    pass
+
+
+class TestDynamoAmendedIndex(AmendedIndexContract):
+    pass
+
+
+class TestDynamoAmendedIndexByMonth(AmendedIndexContract):
+    placement = "monthly"
+
+
+class TestDynamoAmendedIndexInShards(AmendedIndexContract):
+    placement = "b/sharded:3"
+
+
 class TestDynamoRecency(RecencyContract):
     pass
 
@@ -169,3 +186,9 @@ class TestDynamoEditsInTrouble(EditContract):
     """As above."""
 
     trouble = Trouble(seed=6, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoAmendInTrouble(AmendContract):
+    """As above."""
+
+    trouble = Trouble(seed=7, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.contract.store.amending import EditContract
+from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.chores import AddingContract, TakingContract
+from tests.contract.store.editing import EditContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -72,6 +73,14 @@ class TestSqliteChoresTaken(TakingContract):
 
 
 class TestSqliteEdits(EditContract):
+    pass
+
+
+class TestSqliteAmend(AmendContract):
+    pass
+
+
+class TestSqliteAmendedIndex(AmendedIndexContract):
     pass
 
 

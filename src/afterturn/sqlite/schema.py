@@ -190,6 +190,7 @@ ALTER TABLE messages ADD COLUMN edited_at TEXT;
 
 ALTER TABLE conversations ADD COLUMN assignee TEXT;
 ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN amended_at TEXT;
 ALTER TABLE conversations ADD COLUMN property_pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE conversations ADD COLUMN closed_seq INTEGER;
 

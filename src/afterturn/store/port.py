@@ -12,28 +12,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from afterturn.event import TurnSettled
 from afterturn.model import (
     Conversation,
     ConversationMeta,
-    Id,
-    Label,
     Message,
-    Record,
     SettledTurn,
     Stamp,
     StoredStamp,
-    Time,
     Turn,
     WorkOrder,
 )
-
-MAX_VALUE_BYTES = 10_000
-"""Of the JSON of a note or a chore: ids and small facts, no content."""
-MAX_CHORES = 3
-"""Beside a whole turn, two items each, they have to fit a DynamoDB transaction (100 items)."""
+from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Amendment, Chore, TakenChore, WaitingChore
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +105,6 @@ class Failure:
     consumer: str
     failed_through: datetime
     error: str
-
-
-class Chore(Record):
-    """What is to be done because of the messages that it is saved with. ``key``: unique among chores of its kind."""
-
-    kind: Label
-    key: Id
-    conversation_id: Id
-    value: JsonValue = None
-    due_at: Time
-
-
-class WaitingChore(Chore):
-    """A chore that is not done. ``visible_at``: not handed out before; ``attempts``: how often it was handed out."""
-
-    visible_at: Time
-    attempts: int
-
-
-class TakenChore(Chore):
-    """A chore that was handed out, to nobody else before ``until``. ``attempts`` counts this time, too."""
-
-    attempts: int
-    until: Time
-    lease: str = Field(repr=False)
 
 
 class Writer(Protocol):
@@ -266,6 +233,20 @@ class Keeper(Protocol):
         """Hand it back, not to be handed out before ``until``; false as above, and where it is done."""
         ...
 
+    async def amend(
+        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    ) -> Conversation:
+        """Change what people decide, and raise the revision. ``revision``: the one that the change is based on.
+
+        Turns do not undo it. A property that was set stays, also where it was set to none: a channel assigns only what
+        nobody has decided on. A conversation that was closed is open again once a turn settles an inbound message that
+        was saved after the closing, however old it is: nobody has seen it. A closing by the writer has no such end, and
+        ``save_conversation`` replaces both. Settles do not raise the revision, nor does a reopening.
+
+        Raises NotFound, and Conflict where the stored revision is not the given one.
+        """
+        ...
+
     async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
         """What is not done, handed out or not, first what can be taken first."""
         ...
@@ -322,6 +303,7 @@ class Store(Writer, Stamper, Keeper, Reader, Protocol):
 __all__ = [
     "MAX_CHORES",
     "MAX_VALUE_BYTES",
+    "Amendment",
     "Chore",
     "ConsumerState",
     "Failure",

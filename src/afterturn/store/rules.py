@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from afterturn.clock import MILLISECOND, floor_millis, to_utc
-from afterturn.errors import InvalidInput, InvalidRecord
+from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Text, Turn, invalid
-from afterturn.store.port import MAX_CHORES, MAX_VALUE_BYTES, Chore
+from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Chore
 
 FUTURE_TOLERANCE_HOURS = 24
 
@@ -64,12 +64,22 @@ def merge_participants(stored: tuple[str, ...], given: tuple[str, ...]) -> tuple
     return (stored + tuple(one for one in given if one not in stored))[:MAX_PARTICIPANTS]
 
 
-def merge_property(stored: str | None, given: str | None) -> str | None:
+def merge_property(stored: str | None, given: str | None, *, pinned: bool = False) -> str | None:
     """A turn assigns an unassigned conversation; a property that was set stays.
 
-    So an operator's re-attribution is not undone by a channel that does not know of it.
+    So an operator's re-attribution is not undone by a channel that does not know of it. ``pinned``: somebody has
+    decided on the property, also where that was to take it away.
     """
-    return stored if stored is not None else given
+    return stored if stored is not None or pinned else given
+
+
+def check_revision(conversation_id: str, stored: int, given: int | None) -> None:
+    """Refuse a change that is based on what is not there any more. Raises Conflict."""
+    if given is not None and given != stored:
+        raise Conflict(
+            f"conversation {conversation_id!r} is at revision {stored}, not {given}: somebody has changed it; read it "
+            "again and decide anew"
+        )
 
 
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""What changes records that are stored: edits of messages."""
+"""Edits of messages that are stored."""
 
 from __future__ import annotations
 

@@ -1,16 +1,20 @@
-"""What changes records that are there: edits. Each is written only if the record is still as it was read."""
+"""What changes records that are there: edits and amendments. Each is written only if nobody else was faster."""
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 
+from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
-from afterturn.errors import InvalidRecord
+from afterturn.errors import InvalidRecord, NotFound
+from afterturn.model import Conversation, Status
 from afterturn.store import rules
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.requests import IS_THERE, Query, all_of, all_starting, equals, unchanged, update
 from afterturn.store.dynamodb.table import Table
+from afterturn.store.port import Amendment
 
 
 class Amending:
@@ -42,6 +46,28 @@ class Amending:
 
         return await self._table.until_done(unit)
 
+    async def amend(
+        self, conversation_id: str, amendment: Amendment, revision: int | None, now: datetime
+    ) -> Conversation:
+        """Raises the revision that writers build on, too, so a turn that is under way is decided anew."""
+        call = uuid.uuid4().hex
+
+        async def unit() -> Conversation:
+            item = await self._table.get(keys.meta(conversation_id))
+            if item is None:
+                raise NotFound(f"no conversation {conversation_id!r}")
+            if item.get("amendedBy") == call:
+                return rows.conversation(item)  # our own write, whose answer was lost
+            stored = item.get("revision") or 0
+            rules.check_revision(conversation_id, stored, revision)
+            changes = _amended(amendment, item.get("messageCount") or 0)
+            marks = {"revision": stored + 1, "amendedAt": to_text(now), "amendedBy": call}
+            is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))
+            written = update(keys.meta(conversation_id), changes | marks, is_same, adds={"rev": 1})
+            return rows.conversation(await self._table.write(written))
+
+        return await self._table.until_done(unit)
+
     async def _message(self, conversation_id: str, seq: int) -> Plain | None:
         query = Query(
             keys.conversation(conversation_id),
@@ -52,3 +78,18 @@ class Amending:
         async for item in self._table.items(query):
             return item
         return None
+
+
+def _amended(amendment: Amendment, message_count: int) -> Plain:
+    """The attributes that an amendment writes; the row moves in the index of properties, not in that of recency."""
+    changes = amendment.changes
+    sets: Plain = {}
+    if "assignee" in changes:
+        sets["assignee"] = amendment.assignee
+    if "property_id" in changes:
+        sets |= {"propertyId": amendment.property_id, "propertyPinned": True}
+        sets[PROPERTY_RECENCY.pk] = keys.of_property(amendment.property_id)
+    if "status" in changes:
+        is_closed = amendment.status is Status.CLOSED
+        sets |= {"status": amendment.status.value, "closedSeq": message_count if is_closed else None}
+    return sets

@@ -16,7 +16,7 @@ from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord
 from afterturn.event import TurnSettled, make_event
-from afterturn.model import Channel, ConversationMeta, Message, Turn
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Status, Turn
 from afterturn.store import rules
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
@@ -33,7 +33,8 @@ ChoresToAdd = Mapping[ChoreKey, tuple[Chore, str]]
 class Head:
     """What the writer has to know of a conversation to add to it.
 
-    ``oldest_unsettled``: the oldest time among messages that no turn has settled yet.
+    ``oldest_unsettled``: the oldest time among messages that no turn has settled yet; ``unsettled_inbound``: the
+    arrival number of the newest inbound one of them. ``closed_seq``: of the last message when somebody closed it.
     """
 
     channel: Channel
@@ -48,6 +49,9 @@ class Head:
     settled_count: int = 0
     turn_count: int = 0
     rev: int | None = None
+    unsettled_inbound: int | None = None
+    closed_seq: int | None = None
+    property_pinned: bool = False
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Head:
@@ -65,6 +69,9 @@ class Head:
             settled_count=item.get("settledCount") or 0,
             turn_count=item.get("turnCount") or 0,
             rev=item.get("rev"),
+            unsettled_inbound=item.get("unsettledInbound"),
+            closed_seq=item.get("closedSeq"),
+            property_pinned=bool(item.get("propertyPinned")),
         )
 
     @classmethod
@@ -128,9 +135,10 @@ def plan_settle(
 
     occurred_at = rules.next_occurred_at(turn, head.settled_at, now)
     newest = rules.newest_message_at(head.newest_message_at, arrivals.messages, now)
+    reopens = head.closed_seq is not None and (_newest_inbound(head, arrivals) or 0) > head.closed_seq
     after = replace(
         head,
-        property_id=rules.merge_property(head.property_id, given.property_id),
+        property_id=rules.merge_property(head.property_id, given.property_id, pinned=head.property_pinned),
         participants=rules.merge_participants(head.participants, given.participants),
         newest_message_at=newest,
         last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
@@ -140,6 +148,8 @@ def plan_settle(
         settled_count=arrivals.last_seq,
         turn_count=head.turn_count + 1,
         rev=(head.rev or 0) + 1,
+        unsettled_inbound=None,
+        closed_seq=None if reopens else head.closed_seq,
     )
     row_at = after.last_message_at or after.created_at
     marks = _counts(after) | {
@@ -150,6 +160,8 @@ def plan_settle(
         "turnCount": after.turn_count,
         **recency_attributes(given.id, row_at, placements),
     }
+    if reopens:
+        marks |= {"status": Status.OPEN.value, "closedSeq": None}
     oldest = _oldest(head, arrivals.messages)
     mark = {
         "kind": "turn",
@@ -206,6 +218,7 @@ def plan_save(
         oldest_unsettled=_oldest(head, arrivals.messages),
         message_count=arrivals.last_seq,
         rev=(head.rev or 0) + 1,
+        unsettled_inbound=_newest_inbound(head, arrivals),
     )
     marks = _counts(after)
     row_at = None
@@ -226,7 +239,8 @@ def plan_create(meta: ConversationMeta, placements: Placements, *, now: datetime
 
 def replace_meta(meta: ConversationMeta) -> Action:
     """Replace what the writer owns of a conversation that is there; its times, counts and stamps stay."""
-    return update(keys.meta(meta.id), rows.meta_attributes(meta), IS_THERE, adds={"rev": 1})
+    sets = rows.meta_attributes(meta) | {"propertyPinned": None, "closedSeq": None}
+    return update(keys.meta(meta.id), sets, IS_THERE, adds={"rev": 1})
 
 
 def recency_attributes(conversation_id: str, at: datetime, placements: Placements) -> dict[str, str]:
@@ -276,10 +290,18 @@ def _oldest(head: Head, messages: Sequence[Message]) -> datetime | None:
     return min((at for at in (head.oldest_unsettled, *(one.at for one in messages)) if at is not None), default=None)
 
 
+def _newest_inbound(head: Head, arrivals: _Arrivals) -> int | None:
+    """The arrival number of the newest inbound message that is not settled."""
+    new = enumerate(arrivals.messages, start=arrivals.first_seq)
+    seqs = [seq for seq, message in new if message.direction is Direction.INBOUND]
+    return max(seqs, default=head.unsettled_inbound)
+
+
 def _counts(after: Head) -> Plain:
     return {
         "newestMessageAt": rows.text_or_none(after.newest_message_at),
         "oldestUnsettled": rows.text_or_none(after.oldest_unsettled),
+        "unsettledInbound": after.unsettled_inbound,
         "messageCount": after.message_count,
         "rev": after.rev,
     }

@@ -76,6 +76,8 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         settled_at=time_or_none(item.get("settledAt")),
         recorded_at=time_or_none(item.get("recordedAt")),
         message_count=item.get("messageCount") or 0,
+        assignee=item.get("assignee"),
+        revision=item.get("revision") or 0,
         reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
     )
 

@@ -13,7 +13,7 @@ from afterturn.aws.backoff import Backoff
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock
-from afterturn.errors import InvalidRecord
+from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
 from afterturn.store import rules
 from afterturn.store.dynamodb.amending import Amending
@@ -27,6 +27,7 @@ from afterturn.store.dynamodb.stamping import Stamping
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.writing import Writing
 from afterturn.store.port import (
+    Amendment,
     Chore,
     ConsumerState,
     Failure,
@@ -172,6 +173,13 @@ class DynamoStore:
 
     async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
         return await self._chores.waiting(encodable(kind), limit)
+
+    async def amend(
+        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    ) -> Conversation:
+        if not _is_id(conversation_id):
+            raise NotFound(f"no conversation {conversation_id!r}")
+        return await self._amending.amend(conversation_id, amendment, revision, now)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None

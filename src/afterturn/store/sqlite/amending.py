@@ -1,4 +1,4 @@
-"""Units of work that change what was stored: edits."""
+"""Units of work that change what was stored: edits and amendments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import sqlite3
 from datetime import datetime
 
 from afterturn.clock import to_text
+from afterturn.errors import NotFound
+from afterturn.model import Conversation, Status
 from afterturn.store import rules
+from afterturn.store.port import Amendment
 from afterturn.store.sqlite import rows
+from afterturn.store.sqlite.writing import find
 
 
 def edit_message(
@@ -24,3 +28,28 @@ def edit_message(
         (text, to_text(at), conversation_id, row[2]),
     )
     return True
+
+
+def amend(
+    connection: sqlite3.Connection, conversation_id: str, amendment: Amendment, revision: int | None, now: datetime
+) -> Conversation:
+    row = connection.execute("SELECT revision FROM conversations WHERE id = ?", (conversation_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"no conversation {conversation_id!r}")
+    rules.check_revision(conversation_id, row[0], revision)
+    connection.execute(
+        "UPDATE conversations SET revision = revision + 1, amended_at = ? WHERE id = ?", (to_text(now), conversation_id)
+    )
+    for name, value in amendment.changes.items():
+        connection.execute(_CHANGES[name], {"id": conversation_id, "value": value, "closed": Status.CLOSED})
+    amended = find(connection, conversation_id)
+    assert amended is not None
+    return amended
+
+
+_CHANGES = {
+    "assignee": "UPDATE conversations SET assignee = :value WHERE id = :id",
+    "property_id": "UPDATE conversations SET property_id = :value, property_pinned = 1 WHERE id = :id",
+    "status": "UPDATE conversations SET status = :value, closed_seq = iif(:value = :closed, message_count, NULL) "
+    "WHERE id = :id",
+}

@@ -31,7 +31,7 @@ from afterturn.model import (
 
 CONVERSATION = (
     "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
-    "settled_at, recorded_at, message_count"
+    "settled_at, recorded_at, message_count, assignee, revision"
 )
 MESSAGE = "id, direction, role, text, at, provider_id, attachments, edited_at"
 TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
@@ -78,6 +78,8 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
         settled_at=time_or_none(row[10]),
         recorded_at=time_or_none(row[11]),
         message_count=row[12],
+        assignee=row[13],
+        revision=row[14],
         reactions=reactions,
     )
 

@@ -14,6 +14,7 @@ from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn
 from afterturn.sqlite.database import Database
 from afterturn.store import rules
 from afterturn.store.port import (
+    Amendment,
     Chore,
     ConsumerState,
     Failure,
@@ -120,6 +121,11 @@ class SqliteStore:
 
     async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
         return await self._database.read(lambda c: keeping.chores(c, kind, limit))
+
+    async def amend(
+        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    ) -> Conversation:
+        return await self._database.write(lambda c: amending.amend(c, conversation_id, amendment, revision, now))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._database.read(lambda c: writing.find(c, conversation_id))

@@ -9,7 +9,7 @@ from typing import Any
 
 from afterturn.clock import to_text
 from afterturn.event import TurnSettled, make_event
-from afterturn.model import Channel, Conversation, ConversationMeta, Message, Turn
+from afterturn.model import Channel, Conversation, ConversationMeta, Direction, Message, Status, Turn
 from afterturn.store import rules
 from afterturn.store.port import Chore, Settled
 from afterturn.store.sqlite import keeping, rows
@@ -28,7 +28,7 @@ def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, no
         "created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET "
         "channel=excluded.channel, property_id=excluded.property_id, type=excluded.type, "
         "participants=excluded.participants, status=excluded.status, synthetic=excluded.synthetic, "
-        "gauntlet=excluded.gauntlet",
+        "gauntlet=excluded.gauntlet, property_pinned=0, closed_seq=NULL",
         (meta.id, *rows.meta_values(meta), to_text(created_at), to_text(created_at)),
     )
     saved = find(connection, meta.id)
@@ -124,6 +124,8 @@ def settle(
             (*marks, given.id),
         )
         channel, property_id = Channel(head.channel), _merge(connection, head, given)
+        if head.closed_seq is not None:
+            _reopen(connection, given.id, head.closed_seq)
     event = make_event(
         conversation_id=given.id,
         property_id=property_id,
@@ -154,11 +156,13 @@ class _Head:
 
     __slots__ = (
         "channel",
+        "closed_seq",
         "last_message_at",
         "last_seq",
         "newest_message_at",
         "participants",
         "property_id",
+        "property_pinned",
         "settled_at",
         "settled_seq",
     )
@@ -172,15 +176,17 @@ class _Head:
         self.channel: str = row[5]
         self.property_id: str | None = row[6]
         self.participants: str = row[7]
+        self.property_pinned = bool(row[8])
+        self.closed_seq: int | None = row[9]
 
 
-_NEW = _Head((None, None, None, 0, 0, "", None, "[]"))
+_NEW = _Head((None, None, None, 0, 0, "", None, "[]", 0, None))
 
 
 def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
     row = connection.execute(
         "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count, channel, property_id, "
-        "participants FROM conversations WHERE id = ?",
+        "participants, property_pinned, closed_seq FROM conversations WHERE id = ?",
         (conversation_id,),
     ).fetchone()
     return None if row is None else _Head(row)
@@ -188,7 +194,7 @@ def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
 
 def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta) -> str | None:
     """Write what a turn adds to a known conversation; returns the property that it belongs to."""
-    property_id = rules.merge_property(head.property_id, given.property_id)
+    property_id = rules.merge_property(head.property_id, given.property_id, pinned=head.property_pinned)
     participants = head.participants
     if given.participants:
         participants = rows.to_dump(rules.merge_participants(tuple(rows.from_dump(participants)), given.participants))
@@ -198,6 +204,15 @@ def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta)
             (property_id, participants, given.id),
         )
     return property_id
+
+
+def _reopen(connection: sqlite3.Connection, conversation_id: str, closed_seq: int) -> None:
+    """Open what somebody has closed, if something came in since."""
+    connection.execute(
+        "UPDATE conversations SET status = ?1, closed_seq = NULL WHERE id = ?2 AND EXISTS (SELECT 1 FROM messages "
+        "WHERE conversation_id = ?2 AND seq > ?3 AND direction = ?4)",
+        (Status.OPEN.value, conversation_id, closed_seq, Direction.INBOUND.value),
+    )
 
 
 def _insert(
