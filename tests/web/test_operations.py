@@ -127,7 +127,8 @@ async def test_a_redriven_letter_is_in_the_stream_again(rig: Rig) -> None:
     await rig.settle("c-1")
     letter = await rig.bury()
     async with rig.client("duty") as client:
-        for body in ({}, {"ids": [letter], "all": True}, {"ids": []}):
+        wrong: list[dict[str, Any]] = [{}, {"ids": [letter], "all": True}, {"ids": []}]
+        for body in wrong:
             assert (await client.post(f"{API}/dead-letters/redrive", json=body)).status_code == 422
         unknown = await client.post(f"{API}/dead-letters/redrive", json={"ids": [letter, "none"]})
         assert unknown.status_code == 404
@@ -147,7 +148,8 @@ async def test_a_retried_reaction_waits_again(rig: Rig) -> None:
         assert answer.json() == {"retried": [{"conversationId": "c-1", "consumer": "topics"}]}
         left = (await client.get(f"{API}/reactions/failed")).json()["failures"]
         assert [one["conversationId"] for one in left] == ["c-2"]
-        for body in ({"conversationIds": ["c-1"]}, {"all": True, "consumer": "nobody"}):
+        unknown: list[dict[str, Any]] = [{"conversationIds": ["c-1"]}, {"all": True, "consumer": "nobody"}]
+        for body in unknown:
             assert (await client.post(f"{API}/reactions/retry", json=body)).status_code == 404
         assert (await client.post(f"{API}/reactions/retry", json={})).status_code == 422
 
