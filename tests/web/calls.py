@@ -31,6 +31,7 @@ class Call:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     fill: dict[str, str] = field(default_factory=dict)
+    form: dict[str, str] | None = None
 
 
 _KEY = {"idempotency-key": "k-{conversation}-{caller}"}
@@ -38,11 +39,31 @@ _KEY = {"idempotency-key": "k-{conversation}-{caller}"}
 CALLS: dict[tuple[str, str], Call] = {
     ("GET", f"{API}/openapi.json"): Call(None),
     ("GET", "/login"): Call(None, good=401, query={"key": "guessed"}),
+    ("GET", "/sign-in"): Call(None),
+    ("POST", "/sign-in"): Call(None, good=303, form={"token": "aft_oak"}),
+    ("POST", "/sign-out"): Call(Role.OPERATOR, good=303, form={}),
+    ("GET", "/"): Call(Role.OPERATOR, query={"window": "all", "property": "{property}"}),
+    ("GET", "/search"): Call(Role.OPERATOR, good=303, query={"q": "+1 555 822 6442"}),
+    ("GET", "/live"): Call(Role.OPERATOR, query={"property": "{property}"}),
+    ("GET", "/conversations/{conversation_id}"): Call(Role.OPERATOR, about=True),
+    ("GET", "/conversations/{conversation_id}/live"): Call(Role.OPERATOR, about=True),
+    ("POST", "/conversations/{conversation_id}/reply"): Call(
+        Role.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
+    ),
+    ("GET", "/operations"): Call(Role.ON_CALL),
+    ("GET", "/operations/stages"): Call(Role.ON_CALL),
+    ("POST", "/operations/redrive"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
+    ("POST", "/operations/retry"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
+    ("POST", "/operations/emit"): Call(Role.ON_CALL, good=303, form={"owed": "24h"}),
+    ("POST", "/operations/consumers"): Call(Role.ADMIN, good=303, form={"do": "promote", "name": "topics"}),
     ("GET", f"{API}/session"): Call(Role.OPERATOR),
     ("POST", f"{API}/session"): Call(None, body={"token": "aft_oak"}),
     ("DELETE", f"{API}/session"): Call(Role.OPERATOR, good=204),
     ("GET", f"{API}/conversations"): Call(Role.OPERATOR, query={"window": "all", "property": "{property}"}),
     ("GET", f"{API}/conversations/{{conversation_id}}"): Call(Role.OPERATOR, about=True),
+    ("PATCH", f"{API}/conversations/{{conversation_id}}"): Call(
+        Role.OPERATOR, about=True, body={"assignee": "ann"}, headers={"if-match": "*"}
+    ),
     ("GET", f"{API}/conversations/{{conversation_id}}/messages"): Call(Role.OPERATOR, about=True),
     ("GET", f"{API}/conversations/{{conversation_id}}/turns"): Call(Role.OPERATOR, about=True),
     ("GET", f"{API}/conversations/{{conversation_id}}/stamps"): Call(Role.OPERATOR, about=True),
@@ -80,7 +101,7 @@ def _walk(routes: Sequence[Any], prefix: str) -> Iterator[tuple[str, str]]:
         if inner is not None:
             yield from _walk(inner.routes, prefix + route.include_context.prefix)
             continue
-        for method in (route.methods or set()) - {"HEAD"}:
+        for method in (getattr(route, "methods", None) or set()) - {"HEAD"}:  # a mount has files, the same for all
             yield method, prefix + route.path
 
 
@@ -121,4 +142,5 @@ async def send(client: httpx.AsyncClient, where: tuple[str, str], call: Call, **
         params={key: put(one) for key, one in call.query.items()},
         headers={key: put(one) for key, one in call.headers.items()},
         json=body,
+        data=None if call.form is None else {"": "", **{key: put(one) for key, one in call.form.items()}},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of,
 from tests.web.rig import API, CALLERS, Rig, error_of, ids
 
 from afterturn.model import UNASSIGNED
+from afterturn.web.pages.live import Live
 
 INBOX = f"{API}/conversations"
 _WHERE = sorted(CALLS)
@@ -30,6 +32,7 @@ async def test_every_address_is_in_the_matrix(rig: Rig) -> None:
 async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, where: tuple[str, str]) -> None:
     call = CALLS[where]
     made = await fill(rig)
+    rig.app.state.live = Live(every=0.01, looks=1)  # so that a stream ends
     for caller in (None, *CALLERS):
         async with rig.client(caller) as client:
             for property_id in PROPERTIES:
@@ -50,13 +53,13 @@ async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, w
                 else:
                     expected = call.good
                 assert answer.status_code == expected, (caller, property_id, answer.text)
-                if answer.status_code >= 400:
+                if answer.status_code >= 400 and where[1].startswith(API):
                     error_of(answer)
                 if call.needs is not None:
                     for one in hidden:
                         shown = answer.text + str(answer.headers)
                         assert SECRET.format(one) not in shown, (caller, property_id)
-                if where[1].endswith("/redrive") and answer.status_code == 200:
+                if where[1].endswith("/redrive") and answer.status_code == call.good:
                     made = {"letter": await rig.bury()}
 
 
@@ -121,3 +124,33 @@ async def test_the_messages_cursor_of_one_conversation_is_none_of_another(rig: R
         assert (await client.get(f"{INBOX}/c-1/messages", params={"limit": 1, "cursor": cursor})).status_code == 200
         answer = await client.get(f"{INBOX}/c-2/messages", params={"limit": 1, "cursor": cursor})
     assert answer.status_code == 400
+
+
+async def test_a_live_stream_tells_of_no_arrival_that_is_hidden(rig: Rig) -> None:
+    await fill(rig)
+    rig.app.state.live = Live(every=0.01, looks=1)
+    told = {}
+    for caller, query in (("oak", {}), ("oak", {"property": "elm"}), ("desk", {}), ("desk", {"property": "elm"})):
+        async with rig.client(caller) as client:
+            stream = (await client.get("/live", params=query)).text
+        told[caller, query.get("property")] = re.findall(r'"count": ([0-9]+)', stream)
+    assert told == {
+        ("oak", None): ["1"],
+        ("oak", "elm"): ["0"],
+        ("desk", None): ["3"],
+        ("desk", "elm"): ["1"],
+    }
+
+
+async def test_the_search_of_a_page_finds_what_is_hidden_as_it_finds_what_is_not_there(rig: Rig) -> None:
+    await fill(rig)
+    leads = []
+    async with rig.client("oak") as client:
+        for words in (name_of("elm"), "c-none", f"+1 {name_of('elm')}"):
+            answer = await client.get("/search", params={"q": words})
+            leads.append(answer.headers["location"].partition("=")[0])
+            page = await client.get("/", params={"participant": words})
+            assert f"/conversations/{name_of('elm')}" not in page.text
+        shown = await client.get("/search", params={"q": name_of("oak")})
+    assert set(leads) == {"/?participant"}
+    assert shown.headers["location"] == f"/conversations/{name_of('oak')}"

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from afterturn import telemetry
 from afterturn.errors import (
     AfterturnError,
+    Conflict,
     EngineUnavailable,
     InvalidCursor,
     InvalidInput,
@@ -67,6 +68,7 @@ _OURS: tuple[tuple[type[AfterturnError], int, str], ...] = (
     (InvalidQuery, 422, "invalid"),
     (InvalidInput, 400, "invalid"),
     (NotFound, 404, "not_found"),
+    (Conflict, 412, "stale"),
 )
 
 

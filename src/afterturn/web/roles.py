@@ -36,7 +36,11 @@ class Scope:
 
     def sees(self, conversation: Conversation) -> bool:
         """Whether it belongs to the scope now; a re-attribution moves it in or out."""
-        return self.properties is None or (conversation.property_id or UNASSIGNED) in self.properties
+        return self.holds(conversation.property_id)
+
+    def holds(self, property_id: str | None) -> bool:
+        """Whether a property, or None for the unassigned, is one of the scope's."""
+        return self.properties is None or (property_id or UNASSIGNED) in self.properties
 
     def narrow(self, asked: Sequence[str]) -> tuple[str, ...] | None:
         """The properties to ask the store for: of those asked for, or of all where none is, the ones in the scope.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.message
 import hashlib
+import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -106,6 +107,34 @@ IdempotencyKey = Annotated[
 ]
 
 
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description="The ETag that the change is based on, or * for whatever it is now.",
+        max_length=100,
+        examples=['"0"'],
+    ),
+]
+_ETAG = re.compile(r'"([0-9]{1,18})"')
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def read_etag(given: str | None) -> int | None:
+    """The revision that was meant, None for any. Raises Refused where nothing was said, or nothing of ours."""
+    if given is None:
+        raise Refused(428, "unconditional", "send the ETag that you have read as If-Match", field="If-Match")
+    if given == "*":
+        return None
+    found = _ETAG.fullmatch(given)
+    if found is None:
+        raise Refused(412, "stale", "this is no ETag of the conversation; read it again", field="If-Match")
+    return int(found[1])
+
+
 def derived(*parts: str) -> str:
     """An id that follows from these parts, the same at each try."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -198,6 +227,12 @@ def errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict
 def answers(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of a success."""
     return {status: {"model": model, "description": text, "content": {"application/json": {"example": example}}}}
+
+
+def tagged(documented: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
+    """The same, with an ETag."""
+    header = {"ETag": {"schema": {"type": "string"}, "description": "For If-Match."}}
+    return {status: {**answer, "headers": header} for status, answer in documented.items()}
 
 
 def told(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -12,12 +12,14 @@ from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, Row, Window
 from afterturn.inbox.query import MAX_LIMIT
 from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
+from afterturn.store.kept import Amendment
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
     ConversationId,
     CursorText,
     IdempotencyKey,
+    IfMatch,
     JsonRoute,
     Opened,
     PageParameters,
@@ -26,6 +28,9 @@ from afterturn.web.api.common import (
     answers,
     derived,
     errors,
+    etag,
+    read_etag,
+    tagged,
     told,
 )
 from afterturn.web.errors import Refused
@@ -107,12 +112,29 @@ async def list_conversations(reach: Reached, asked: Annotated[InboxParameters, Q
 
 @router.get(
     "/{conversation_id}",
-    responses={**answers(shapes.ConversationShape, "The conversation.", shapes.ROW), **errors(404)},
+    responses={**tagged(answers(shapes.ConversationShape, "The conversation.", shapes.ROW)), **errors(404)},
 )
 async def show_conversation(reach: Reached, conversation_id: ConversationId) -> JSONResponse:
-    """One conversation, as the inbox shows it."""
-    row = await reach.row(conversation_id)
-    return told(row.to_json())
+    """One conversation, as the inbox shows it. Its ETag changes with what people amend, not with its turns."""
+    return _row(await reach.row(conversation_id))
+
+
+@router.patch(
+    "/{conversation_id}",
+    responses={
+        **tagged(answers(shapes.ConversationShape, "Amended.", shapes.ROW)),
+        **errors(404, 412, 428, *WITH_BODY),
+    },
+)
+async def amend(
+    reach: Reached, conversation_id: ConversationId, given: Amendment, if_match: IfMatch = None
+) -> JSONResponse:
+    """Close or open it, attribute it to another property (null: to none), or give it to a person (null: to nobody).
+
+    What is left out stays. Turns do not undo it; a closed conversation opens again when its customer writes.
+    """
+    revision = read_etag(if_match)
+    return _row(await reach.amend(conversation_id, given, revision))
 
 
 @router.get(
@@ -213,6 +235,10 @@ async def reply(
         "new": receipt.new,
     }
     return told(body, 201 if receipt.new else 200)
+
+
+def _row(row: Row) -> JSONResponse:
+    return told(row.to_json(), headers={"etag": etag(row.conversation.revision)})
 
 
 def _stamp(row: Row, consumer: str) -> dict[str, Any]:

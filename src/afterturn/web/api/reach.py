@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from afterturn.backbone import Backbone
-from afterturn.errors import InvalidCursor, NotFound
+from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
 from afterturn.inbox import InboxQuery, Page, Row
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id
+from afterturn.store.kept import Amendment
 from afterturn.store.port import RecencyKey
 from afterturn.web.roles import Scope
 
@@ -59,6 +60,19 @@ class Reach:
             row = None
         if row is None or not self.scope.sees(row.conversation):
             raise NotFound(_NO_CONVERSATION)
+        return row
+
+    async def amend(self, conversation_id: str, amendment: Amendment, revision: int | None) -> Row:
+        """Change what people decide. Raises NotFound, Conflict, and InvalidRecord for a property outside the scope."""
+        known = (await self.row(conversation_id)).conversation
+        if "property_id" in amendment.changes and not self.scope.holds(amendment.property_id):
+            raise InvalidRecord("propertyId", "is none of the caller's properties; give one of them")
+        # Where any revision will do, it is the one whose property was looked at.
+        based_on = known.revision if revision is None else revision
+        now = self.backbone.clock()
+        await self.backbone.store.amend(conversation_id, amendment, revision=based_on, now=now)
+        row = await self.backbone.inbox.row(conversation_id)
+        assert row is not None
         return row
 
     async def messages(self, conversation_id: str, *, limit: int, cursor: str | None) -> Listed[Message]:

@@ -220,6 +220,8 @@ ROW: dict[str, Any] = {
     "settledAt": "2026-03-01T12:00:06.000000Z",
     "recordedAt": "2026-03-01T12:00:06.000000Z",
     "messageCount": 2,
+    "assignee": None,
+    "revision": 0,
     "reactions": {"topics": {"state": "fresh", "through": "2026-03-01T12:00:06.000000Z", "data": {"topics": ["keys"]}}},
 }
 MESSAGE: dict[str, Any] = {
