@@ -12,6 +12,7 @@ import pytest
 from tests.contract.samples import T0
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.chores import AddingContract, TakingContract
+from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
@@ -136,6 +137,10 @@ class TestDynamoAmendedIndexInShards(AmendedIndexContract):
     placement = "b/sharded:3"
 
 
+class TestDynamoClose(CloseContract):
+    pass
+
+
 class TestDynamoRecency(RecencyContract):
     pass
 
@@ -192,3 +197,9 @@ class TestDynamoAmendInTrouble(AmendContract):
     """As above."""
 
     trouble = Trouble(seed=7, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoCloseInTrouble(CloseContract):
+    """As above."""
+
+    trouble = Trouble(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

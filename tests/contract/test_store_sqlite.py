@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.chores import AddingContract, TakingContract
+from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
@@ -81,6 +82,10 @@ class TestSqliteAmend(AmendContract):
 
 
 class TestSqliteAmendedIndex(AmendedIndexContract):
+    pass
+
+
+class TestSqliteClose(CloseContract):
     pass
 
 

@@ -159,7 +159,8 @@ class Stamper(Protocol):
     ) -> bool:
         """Write a stamp and its work orders, unless the stored one has seen as much. Returns whether it was written.
 
-        Nothing is written for a conversation that is not there.
+        A work order that is known only becomes more urgent, and not even that once it is closed. Nothing is written for
+        a conversation that is not there.
         """
         ...
 
@@ -244,6 +245,13 @@ class Keeper(Protocol):
         ``save_conversation`` replaces both. Settles do not raise the revision, nor does a reopening.
 
         Raises NotFound, and Conflict where the stored revision is not the given one.
+        """
+        ...
+
+    async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
+        """The repair is done. A closed one stays as it is, also where a reaction tells its cause again.
+
+        Returns it as it is now; None where the conversation has no such work order.
         """
         ...
 

@@ -1,4 +1,7 @@
-"""What changes records that are there: edits and amendments. Each is written only if nobody else was faster."""
+"""What changes records that are there: edits, amendments, work orders that are done.
+
+Each is written only if nobody else was faster.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from datetime import datetime
 from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.model import Conversation, Status
+from afterturn.model import Conversation, Status, WorkOrder
 from afterturn.store import rules
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
@@ -65,6 +68,24 @@ class Amending:
             is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))
             written = update(keys.meta(conversation_id), changes | marks, is_same, adds={"rev": 1})
             return rows.conversation(await self._table.write(written))
+
+        return await self._table.until_done(unit)
+
+    async def close_work_order(self, conversation_id: str, order_id: str, now: datetime) -> WorkOrder | None:
+        """It leaves the open ones in the index of work orders and stands among the closed ones."""
+        key = keys.work_order(conversation_id, order_id)
+
+        async def unit() -> WorkOrder | None:
+            item = await self._table.get(key)
+            if item is None:
+                return None
+            stored = rows.work_order(item)
+            if stored.status is Status.CLOSED:
+                return stored
+            closed = stored.model_copy(update={"status": Status.CLOSED})
+            changes = rows.urgency_attributes(closed) | {"status": closed.status.value, "closedAt": to_text(now)}
+            is_same = [equals(name, value=item[name]) for name in ("urgency", "status")]
+            return rows.work_order(await self._table.write(update(key, changes, all_of(*is_same))))
 
         return await self._table.until_done(unit)
 

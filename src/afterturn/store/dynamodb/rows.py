@@ -200,7 +200,7 @@ def work_order_item(given: WorkOrder) -> Plain:
 
 
 def urgency_attributes(given: WorkOrder) -> Plain:
-    """What changes when a work order becomes more urgent."""
+    """What changes when a work order becomes more urgent, or is closed: where it stands in the index."""
     is_open = given.status is Status.OPEN
     return {
         "urgency": given.urgency.value,

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from afterturn.aws.table import TTL_ATTRIBUTE
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.model import Stamp, StoredStamp, WorkOrder
+from afterturn.model import Stamp, Status, StoredStamp, WorkOrder
 from afterturn.store import rules
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_ITEMS, Plain, item_bytes
@@ -291,14 +291,15 @@ def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
 
 
 def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> Action | None:
-    """Once for its id; told again, it can only become more urgent."""
+    """Once for its id; told again, it can only become more urgent, and that only while it is open."""
     if stored is None:
         return put(key, rows.work_order_item(order), IS_NEW)
     known = rows.work_order(stored)
-    if known.urgency.rank <= order.urgency.rank:
+    if known.urgency.rank <= order.urgency.rank or known.status is not Status.OPEN:
         return None
     after = known.model_copy(update={"urgency": order.urgency})
-    return update(key, rows.urgency_attributes(after), equals("urgency", value=known.urgency.value))
+    is_same = [equals("urgency", value=known.urgency.value), equals("status", value=known.status.value)]
+    return update(key, rows.urgency_attributes(after), all_of(*is_same))
 
 
 def _merge_registration(known: Registration | None, given: Registration) -> Registration:

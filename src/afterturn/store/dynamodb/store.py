@@ -181,6 +181,11 @@ class DynamoStore:
             raise NotFound(f"no conversation {conversation_id!r}")
         return await self._amending.amend(conversation_id, amendment, revision, now)
 
+    async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
+        if not (_is_id(conversation_id) and _is_id(order_id)):
+            return None
+        return await self._amending.close_work_order(conversation_id, order_id, now)
+
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None
 

@@ -1,4 +1,4 @@
-"""Units of work that change what was stored: edits and amendments."""
+"""Units of work that change what was stored: edits, amendments, work orders that are done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
-from afterturn.model import Conversation, Status
+from afterturn.model import Conversation, Status, WorkOrder
 from afterturn.store import rules
 from afterturn.store.port import Amendment
 from afterturn.store.sqlite import rows
@@ -45,6 +45,19 @@ def amend(
     amended = find(connection, conversation_id)
     assert amended is not None
     return amended
+
+
+def close_work_order(
+    connection: sqlite3.Connection, conversation_id: str, order_id: str, now: datetime
+) -> WorkOrder | None:
+    connection.execute(
+        "UPDATE work_orders SET status = ?, closed_at = ? WHERE id = ? AND conversation_id = ? AND status = ?",
+        (Status.CLOSED.value, to_text(now), order_id, conversation_id, Status.OPEN.value),
+    )
+    row = connection.execute(
+        f"SELECT {rows.WORK_ORDER} FROM work_orders WHERE id = ? AND conversation_id = ?", (order_id, conversation_id)
+    ).fetchone()
+    return None if row is None else rows.work_order(row)
 
 
 _CHANGES = {

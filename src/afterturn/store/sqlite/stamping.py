@@ -172,11 +172,11 @@ def _may_move(connection: sqlite3.Connection, conversation_id: str, consumer: st
 
 
 def _open_work_order(connection: sqlite3.Connection, order: WorkOrder) -> None:
-    """Once for its id; told again, it can only become more urgent."""
+    """Once for its id; told again, it can only become more urgent, and that only while it is open."""
     connection.execute(
         "INSERT INTO work_orders (id, conversation_id, property_id, category, urgency, urgency_rank, message_id, "
         "opened_at, status) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET urgency=excluded.urgency, "
-        "urgency_rank=excluded.urgency_rank WHERE excluded.urgency_rank < urgency_rank",
+        "urgency_rank=excluded.urgency_rank WHERE excluded.urgency_rank < urgency_rank AND work_orders.status = 'open'",
         (
             order.id,
             order.conversation_id,

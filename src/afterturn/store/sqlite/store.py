@@ -127,6 +127,9 @@ class SqliteStore:
     ) -> Conversation:
         return await self._database.write(lambda c: amending.amend(c, conversation_id, amendment, revision, now))
 
+    async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
+        return await self._database.write(lambda c: amending.close_work_order(c, conversation_id, order_id, now))
+
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._database.read(lambda c: writing.find(c, conversation_id))
 
