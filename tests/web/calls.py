@@ -50,6 +50,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/conversations/{conversation_id}/reply"): Call(
         Role.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
     ),
+    ("POST", "/conversations/{conversation_id}/amend"): Call(
+        Role.OPERATOR, about=True, good=409, form={"revision": "999", "assignee": "ann"}
+    ),
     ("GET", "/operations"): Call(Role.ON_CALL),
     ("GET", "/operations/stages"): Call(Role.ON_CALL),
     ("POST", "/operations/redrive"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
@@ -71,6 +74,9 @@ CALLS: dict[tuple[str, str], Call] = {
         Role.OPERATOR, about=True, good=201, body={"text": "At nine."}, headers=_KEY
     ),
     ("GET", f"{API}/work-orders"): Call(Role.OPERATOR, about=True, query={"conversation": "{conversation}"}),
+    ("POST", f"{API}/conversations/{{conversation_id}}/work-orders/{{order_id}}/close"): Call(
+        Role.OPERATOR, about=True, fill={"order_id": "wo-{conversation}"}
+    ),
     ("GET", f"{API}/ledger/audit"): Call(Role.ON_CALL, query={"property": "{property}", "grace": "0s"}),
     ("POST", f"{API}/ledger/sweep"): Call(Role.ON_CALL, body={"property": "{property}", "grace": "0s"}),
     ("POST", f"{API}/ledger/replays"): Call(

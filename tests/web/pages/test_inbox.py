@@ -16,7 +16,7 @@ from afterturn.web.pages.rendering import POLICY
 
 
 async def everything(site: Site, **asked: object) -> list[str]:
-    query = InboxQuery(limit=500, **asked)  # type: ignore[arg-type]
+    query = InboxQuery(limit=500, **asked)
     return [row.conversation.id for row in (await site.backbone.inbox.page(query)).rows]
 
 

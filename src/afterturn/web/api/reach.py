@@ -129,3 +129,15 @@ class Reach:
                     return tuple(shown), False
                 shown.append(order)
         return tuple(shown), len(found) <= _MOST_ORDERS
+
+    async def close(self, conversation_id: str, order_id: str) -> WorkOrder:
+        """Close a work order. Raises NotFound."""
+        await self.row(conversation_id)
+        try:
+            store = self.backbone.store
+            closed = await store.close_work_order(conversation_id, check_id(order_id), now=self.backbone.clock())
+        except ValueError:
+            closed = None
+        if closed is None:
+            raise NotFound("the conversation has no such work order; GET /api/v1/work-orders lists them")
+        return closed

@@ -1,18 +1,19 @@
-"""Work orders: what is to be repaired."""
+"""Work orders: what is to be repaired, and what was."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from afterturn.model import Id
+from afterturn.model import Id, WorkOrder
 from afterturn.web.api import shapes
-from afterturn.web.api.common import JsonRoute, LimitParameters, Reached, answers, errors, told
+from afterturn.web.api.common import ConversationId, JsonRoute, LimitParameters, Reached, answers, errors, told
+from afterturn.web.guards import unquoted
 
-router = APIRouter(prefix="/work-orders", route_class=JsonRoute, tags=["work orders"])
+router = APIRouter(route_class=JsonRoute, tags=["work orders"])
 
 
 class OrderParameters(LimitParameters):
@@ -21,7 +22,7 @@ class OrderParameters(LimitParameters):
 
 
 @router.get(
-    "",
+    "/work-orders",
     responses={
         **answers(shapes.WorkOrdersShape, "Work orders.", {"workOrders": [shapes.ORDER], "complete": True}),
         **errors(404),
@@ -31,3 +32,18 @@ async def list_work_orders(reach: Reached, asked: Annotated[OrderParameters, Que
     """Work orders, the most urgent first."""
     found, complete = await reach.orders(conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit)
     return told({"workOrders": [one.to_json() for one in found], "complete": complete})
+
+
+def _order_id(order_id: Annotated[str, Path(description="The id of a work order.", max_length=800)]) -> str:
+    return unquoted(order_id)
+
+
+@router.post(
+    "/conversations/{conversation_id}/work-orders/{order_id}/close",
+    responses={**answers(WorkOrder, "It is closed.", {**shapes.ORDER, "status": "closed"}), **errors(404)},
+)
+async def close_work_order(
+    reach: Reached, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]
+) -> JSONResponse:
+    """The repair is done. Sent again, it changes nothing; no reaction opens it again."""
+    return told((await reach.close(conversation_id, order_id)).to_json())

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from afterturn.errors import InvalidRecord
-from afterturn.model import parse
+from afterturn.errors import Conflict, InvalidRecord
+from afterturn.model import UNASSIGNED, parse
+from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
-from afterturn.web.api.common import ConversationId, Opened, Reached
+from afterturn.web.api.common import ConversationId, Opened, Operator, Reached
 from afterturn.web.api.reach import Reach
+from afterturn.web.errors import Refused
 from afterturn.web.pages.inbox import events
 from afterturn.web.pages.inbox_view import row_view
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.pages.routing import PageRoute, Sent, see
 from afterturn.web.pages.texts import address, conversation_path
-from afterturn.web.pages.thread import before, items, stamp_view, turns_of
+from afterturn.web.pages.thread import before, items, stamp_view
 
 router = APIRouter(prefix="/conversations", route_class=PageRoute, include_in_schema=False)
 
@@ -25,9 +28,12 @@ _MESSAGES = 100
 _TURNS = 1_000
 _ORDERS = 100
 
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
 _DONE = {
     "reply": "Your reply is saved, and settled as a turn.",
     "again": "This reply was saved before; nothing changed.",
+    "amended": "Changed.",
 }
 
 
@@ -35,31 +41,37 @@ _DONE = {
 async def show_conversation(
     request: Request,
     reach: Reached,
-    backbone: Opened,
+    caller: Operator,
     conversation_id: ConversationId,
     cursor: str | None = None,
+    upto: str = "",
     done: str = "",
 ) -> Response:
-    """The newest messages, or those before a cursor."""
+    """The newest messages, or those before a cursor. ``upto``: how many there are up to the last one shown."""
     row = await reach.row(conversation_id)
     found = await reach.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
-    turns = await backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
+    last = int(upto) if _NUMBER.match(upto) else row.conversation.message_count
+    first = max(last - len(found.items), 0)
+    turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
     orders, _ = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS)
     here = conversation_path(conversation_id)
+    known = _known(row.conversation.message_count, row.states.values())
+    older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
     return render(
         request,
         "conversation.html",
         conversation=row.conversation,
         about=row_view(row, found.items[-1] if found.items else None),
-        items=list(items(row, found.items, turns_of(found.items, turns, newest=cursor is None))),
+        items=list(items(row, found.items, turns, first)),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders,
         here=here,
-        older=None if found.next_cursor is None else address(here, [("cursor", found.next_cursor)]),
+        older=address(here, older) if older else None,
         newest=cursor is None,
         key=request.app.state.form_key(),
+        properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
-        live=address(f"{here}/live", [("known", _known(row.conversation.message_count, row.states.values()))]),
+        live=address(f"{here}/live", [("known", known)]),
     )
 
 
@@ -87,6 +99,25 @@ async def reply(reach: Reached, backbone: Opened, conversation_id: ConversationI
     key = f"form-{form.one('key')}"[:200]
     answer = await conversations.reply(reach, backbone, conversation_id, key, given)
     return see(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
+
+
+@router.post("/{conversation_id}/amend")
+async def amend(reach: Reached, conversation_id: ConversationId, form: Sent) -> Response:
+    """Close or open it, put it under another property, take it or give it back: what the form names.
+
+    The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
+    """
+    asked: dict[str, str | None] = {
+        name: form.one(name).strip() or None for name in ("status", "propertyId", "assignee") if form.has(name)
+    }
+    revision = form.one("revision")
+    if not _NUMBER.match(revision):
+        raise InvalidRecord("revision", "The form is not one of this page. Reload it and try again.")
+    try:
+        await reach.amend(conversation_id, parse(Amendment, asked), int(revision))
+    except Conflict:
+        raise Refused(409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again.") from None
+    return see(conversation_path(conversation_id), ("done", "amended"))
 
 
 def _known(messages: int, states: Iterable[str]) -> str:

@@ -37,6 +37,7 @@ class RowView:
     person: str
     others: int
     property: str | None
+    assignee: str | None
     at: datetime
     speaker: str
     words: str
@@ -132,6 +133,7 @@ def row_view(row: Row, last: Message | None) -> RowView:
         person=people[0] if people else conversation.id,
         others=max(len(people) - 1, 0),
         property=conversation.property_id,
+        assignee=conversation.assignee,
         at=conversation.recency,
         speaker="" if last is None else last.role.value,
         words=preview(last),

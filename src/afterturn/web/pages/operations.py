@@ -11,6 +11,7 @@ from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import Window
 from afterturn.ledger.ledger import Selection
+from afterturn.model import parse
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, Opened
 from afterturn.web.pages.operations_view import consumers, debt_view, failure_view, letter_view, stages
@@ -80,7 +81,7 @@ async def show_stages(request: Request, caller: OnCall, backbone: Opened) -> Res
 @router.post("/redrive")
 async def redrive(caller: OnCall, backbone: Opened, form: Sent) -> Response:
     """Put dead letters into their queue again; what was handled since is not handled twice."""
-    given = stream.Redrive(ids=form.all("id"), all=form.one("all") == "1")
+    given = parse(stream.Redrive, {"ids": form.all("id"), "all": form.one("all") == "1"})
     known = {one.id for one in await backbone.stream.dead_letters(limit=1_000_000)}
     # One that is gone was redriven by somebody else, or by a second click.
     ids = [one for one in dict.fromkeys(given.ids) if one in known] if given.ids else sorted(known)

@@ -52,6 +52,10 @@ class Form:
         """The field's value; empty where it was not sent."""
         return next(iter(self._fields.get(name, ())), "")
 
+    def has(self, name: str) -> bool:
+        """Whether it was sent, blank or not."""
+        return name in self._fields
+
     def all(self, name: str) -> tuple[str, ...]:
         return tuple(self._fields.get(name, ()))
 

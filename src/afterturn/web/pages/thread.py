@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
+from afterturn.clock import MILLISECOND
 from afterturn.inbox import Row
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
 from afterturn.reactions.state import ReactionState
@@ -94,33 +95,30 @@ class StampView:
     raw: str
 
 
-def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn]) -> Iterator[Item]:
-    """Messages and turns by time, each turn after what it settled, with a mark where a day begins."""
-    entries: list[tuple[datetime, Item]] = [(one.at, message_view(one)) for one in messages]
-    entries += [(one.occurred_at, turn_view(row, one)) for one in turns]
-    day = None
-    for at, view in sorted(entries, key=lambda entry: entry[0]):  # stable: what it settled goes before a turn
-        if at.date() != day:
-            day = at.date()
-            yield DayView(at)
-        yield view
+def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], first: int) -> Iterator[Item]:
+    """Messages in thread order, each turn after the last one that it settled, with a mark where a day begins.
 
-
-def turns_of(messages: Sequence[Message], turns: Sequence[SettledTurn], *, newest: bool) -> list[SettledTurn]:
-    """The turns that belong beside these messages; of an older part, none beyond the one that settled its end."""
-    if newest or not messages:
-        return list(turns)
-    found = []
+    ``first``: how many messages come before these. Turns that end among others are left out.
+    """
+    ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
-        found.append(turn)
-        if turn.occurred_at >= messages[-1].at:
-            break
-    return found
+        ends.setdefault(turn.last_seq, []).append(turn)
+    day = None
+    for number, message in enumerate(messages, first + 1):
+        if message.at.date() != day:
+            day = message.at.date()
+            yield DayView(message.at)
+        yield message_view(message)
+        for turn in ends.get(number, ()):
+            yield turn_view(row, turn)
+    if not messages:
+        for turn in turns:
+            yield turn_view(row, turn)
 
 
 def before(messages: Sequence[Message]) -> datetime | None:
-    """After which time turns stand beside these messages."""
-    return messages[0].at - timedelta(microseconds=1) if messages else None
+    """After which time the turns of these messages are: a turn's time is at most the part of a millisecond short."""
+    return messages[0].at - 2 * MILLISECOND if messages else None
 
 
 def message_view(message: Message) -> MessageView:

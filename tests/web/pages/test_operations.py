@@ -1,0 +1,116 @@
+"""The operations page: what is stuck, and the buttons that get it going."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.web.pages.demo import Site
+
+from afterturn.store.port import ConsumerState
+from afterturn.stream.port import Queue
+from afterturn.web.pages.samples import take
+
+
+async def bury(site: Site, reason: str = "no good") -> str:
+    """Give up on the oldest record of the stream."""
+    taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+    await site.backbone.stream.bury(taken[0], reason=reason)
+    return (await site.backbone.stream.dead_letters(limit=100))[-1].id
+
+
+async def test_a_quiet_house_says_that_nothing_is_owed(site: Site) -> None:
+    async with site.client() as client:
+        page = (await client.get("/operations?owed=all")).text
+    assert "85 conversations compared with the ledger; 0 reactions owed." in page
+    for name in ("topics", "grade", "maintenance", "inbound-package"):
+        assert f"{name} has seen" in page
+
+
+async def test_a_dead_letter_is_shown_with_its_reason_and_redriven_once(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    letter = await bury(site, "<b>bad</b>")
+    async with site.client("duty") as client:
+        page = (await client.get("/operations")).text
+        assert "&lt;b&gt;bad&lt;/b&gt;" in page
+        assert "conversation.turn_settled" in page
+        first = await client.post("/operations/redrive", data={"id": letter})
+        second = await client.post("/operations/redrive", data={"id": letter})
+        assert "1 dead letter back in the stream." in (await client.get(first.headers["location"])).text
+        assert "0 dead letters back in the stream." in (await client.get(second.headers["location"])).text
+    depth = await site.backbone.stream.depth()
+    assert (depth.main, depth.dead) == (1, 0)
+
+
+async def test_all_dead_letters_are_redriven_at_once(site: Site) -> None:
+    for name in ("gas-smell-2b", "packages-sunday"):
+        await site.settle(name, "hello?")
+        await bury(site)
+    async with site.client("duty") as client:
+        await client.post("/operations/redrive", data={"all": "1"})
+    assert (await site.backbone.stream.depth()).dead == 0
+
+
+async def test_a_form_that_names_nothing_redrives_nothing(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    await bury(site)
+    async with site.client("duty") as client:
+        assert (await client.post("/operations/redrive", data={"csrf": ""})).status_code == 422
+        assert (await client.post("/operations/retry", data={"csrf": ""})).status_code == 422
+    assert (await site.backbone.stream.depth()).dead == 1
+
+
+async def test_a_failed_reaction_is_shown_and_due_again_after_retry(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    await site.fail("gas-smell-2b", "topics")
+    async with site.client("duty") as client:
+        page = (await client.get("/operations")).text
+        assert "RuntimeError" in page
+        assert 'href="/?failed=topics"' in page
+        answer = await client.post("/operations/retry", data={"conversation": "gas-smell-2b", "consumer": "topics"})
+        assert "1 reaction due again." in (await client.get(answer.headers["location"])).text
+    assert await site.backbone.store.failures(limit=10) == ()
+    await site.backbone.drain(eager=True)
+    row = await site.backbone.inbox.row("gas-smell-2b")
+    assert row is not None
+    assert set(row.states.values()) == {"fresh"}
+
+
+async def test_what_is_owed_is_named_and_put_into_the_stream_with_one_click(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+    await site.backbone.stream.ack([taken[0].receipt])  # lost on its way
+    async with site.client("duty") as client:
+        assert "4 reactions owed." in (await client.get("/operations")).text
+        answer = await client.post("/operations/emit", data={"owed": "24h"})
+        assert "4 debts put into the stream again." in (await client.get(answer.headers["location"])).text
+    await site.backbone.drain(eager=True)
+    async with site.client("duty") as client:
+        assert " 0 reactions owed." in (await client.get("/operations")).text
+
+
+async def test_only_an_admin_retires_and_promotes(site: Site) -> None:
+    async with site.client("duty") as client:
+        assert ">Retire<" not in (await client.get("/operations")).text
+        refused = await client.post("/operations/consumers", data={"name": "grade", "do": "retire"})
+        assert refused.status_code == 403
+    async with site.client("root") as client:
+        await client.post("/operations/consumers", data={"name": "grade", "do": "retire"})
+        assert (await site.backbone.store.registrations())["grade"].state is ConsumerState.RETIRED
+        assert ">Promote<" in (await client.get("/operations")).text
+        await client.post("/operations/consumers", data={"name": "grade", "do": "promote"})
+        unknown = await client.post("/operations/consumers", data={"name": "nobody", "do": "retire"})
+        assert unknown.status_code == 404
+    assert (await site.backbone.store.registrations())["grade"].state is ConsumerState.LIVE
+
+
+async def test_a_sample_counts_every_stage_and_how_far_each_consumer_is(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    await site.settle("packages-sunday", "hello?")
+    await bury(site)
+    await site.fail("packages-sunday", "topics")
+    found = await take(site.backbone)
+    assert (found.main, found.dead, found.failed) == (1, 1, 1)
+    topics, grade = found.consumers["topics"], found.consumers["grade"]
+    assert (topics.owed, topics.failed, topics.seen) == (1, 1, found.looked_at - 2)
+    assert (grade.owed, grade.failed, grade.seen) == (2, 0, found.looked_at - 2)
+    assert grade.lag > timedelta(0)
