@@ -53,6 +53,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/conversations/{conversation_id}/amend"): Call(
         Role.OPERATOR, about=True, good=409, form={"revision": "999", "assignee": "ann"}
     ),
+    ("POST", "/conversations/{conversation_id}/amend"): Call(
+        Role.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
+    ),
     ("GET", "/operations"): Call(Role.ON_CALL),
     ("GET", "/operations/stages"): Call(Role.ON_CALL),
     ("POST", "/operations/redrive"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
@@ -132,7 +135,7 @@ async def fill(rig: Rig) -> dict[str, str]:
 async def send(client: httpx.AsyncClient, where: tuple[str, str], call: Call, **values: str) -> httpx.Response:
     """The call, with the values in the places that are named after them."""
     method, path = where
-    known = {"conversation": "c-none", "property": "oak", "letter": "0", "caller": "", **values}
+    known = {"conversation": "c-none", "property": "oak", "letter": "0", "caller": "", "revision": "0", **values}
 
     def put(text: str) -> str:
         return text.format(**known)

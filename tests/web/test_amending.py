@@ -95,3 +95,27 @@ async def test_nobody_gives_a_conversation_to_a_property_out_of_his_scope(rig: R
         hidden = await client.patch(f"{API}/conversations/c-2", json={"propertyId": "oak"}, headers=ANY)
         assert hidden.status_code == 404
         assert (await client.get(ONE)).json()["propertyId"] == "oak"
+
+
+async def test_a_work_order_is_closed_once_and_found_among_all(rig: Rig) -> None:
+    await rig.settle("c-1", property_id="oak")
+    await rig.settle("c-2", property_id="elm")
+    await rig.order("c-1", "oak", "wo/1")
+    await rig.order("c-2", "elm", "wo-2")
+    async with rig.client("oak") as client:
+        close = f"{ONE}/work-orders/{{}}/close"
+        closed = await client.post(close.format("wo%2F1"))
+        assert (closed.status_code, closed.json()["status"]) == (200, "closed")
+        assert (await client.post(close.format("wo%2F1"))).json() == closed.json()
+        assert (await client.get(f"{API}/work-orders")).json()["workOrders"] == []
+        every = (await client.get(f"{API}/work-orders", params={"all": True})).json()["workOrders"]
+        assert [one["id"] for one in every] == ["wo/1"]
+        told = []
+        for path in (close.format("wo-2"), close.format("none"), close.format("%00")):
+            answer = await client.post(path)
+            assert answer.status_code == 404
+            told.append(error_of(answer))
+        assert told[0] == told[1] == told[2]
+        assert (await client.post(f"{API}/conversations/c-2/work-orders/wo-2/close")).status_code == 404
+    async with rig.client("elm") as client:
+        assert [one["id"] for one in (await client.get(f"{API}/work-orders")).json()["workOrders"]] == ["wo-2"]

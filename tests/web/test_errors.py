@@ -19,7 +19,7 @@ async def stored(rig: Rig) -> int:
     return len(await rig.backbone.store.messages("c-1"))
 
 
-@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1", "/api/v1/conversations/", "/nothing", "/api/v2/x", "/no"])
+@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1", "/api/v1/conversations/", "/nothing", "/api/v2/x"])
 async def test_an_address_that_is_none(rig: Rig, path: str) -> None:
     async with rig.client("root") as client:
         answer = await client.get(path)

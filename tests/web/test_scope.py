@@ -24,6 +24,11 @@ def hidden_from(caller: str | None) -> list[str]:
     return [] if visible is None else [one for one in PROPERTIES if one not in visible]
 
 
+async def revision_of(rig: Rig, conversation_id: str) -> str:
+    found = await rig.backbone.store.conversation(conversation_id)
+    return str(found.revision if found else 0)
+
+
 async def test_every_address_is_in_the_matrix(rig: Rig) -> None:
     assert addresses(rig.app) == set(CALLS)
 
@@ -37,6 +42,7 @@ async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, w
         async with rig.client(caller) as client:
             for property_id in PROPERTIES:
                 given = {**made, "conversation": name_of(property_id), "property": property_id, "caller": caller or ""}
+                given["revision"] = await revision_of(rig, given["conversation"])
                 rig.clock.advance(timedelta(minutes=1))  # so that no login is one too many
                 answer = await send(client, where, call, **given)
                 hidden = hidden_from(caller)
