@@ -51,9 +51,6 @@ CALLS: dict[tuple[str, str], Call] = {
         Role.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
     ),
     ("POST", "/conversations/{conversation_id}/amend"): Call(
-        Role.OPERATOR, about=True, good=409, form={"revision": "999", "assignee": "ann"}
-    ),
-    ("POST", "/conversations/{conversation_id}/amend"): Call(
         Role.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
     ),
     ("GET", "/operations"): Call(Role.ON_CALL),
