@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.funnel.channels import here, sample
-from tests.unit.funnel.sending.rig import NOW, Call, Fault, Provider, Told, clock, refusing_url, serving
+from tests.unit.funnel.sending.rig import LOST, NOW, Call, Fault, Provider, Told, clock, refusing_url, serving
 
 from afterturn.aws.session import Access
 from afterturn.clock import to_text
@@ -161,10 +161,7 @@ async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3Fetchi
         (failed(500, "InternalError"), Reason.UNAVAILABLE),
         (failed(403, "AccessDenied"), Reason.CONFIGURATION),
         (failed(403, "InvalidAccessKeyId"), Reason.CONFIGURATION),
-        (Fault.CLOSED_UNREAD, Reason.UNREACHABLE),
-        (Fault.CLOSED_READ, Reason.UNREACHABLE),
-        (Fault.SILENT, Reason.UNREACHABLE),
-        (Fault.CUT, Reason.UNREACHABLE),
+        *((fault, Reason.UNREACHABLE) for fault in LOST),
     ],
 )
 async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_half(

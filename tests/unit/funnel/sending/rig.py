@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -43,12 +45,13 @@ class Fault(Enum):
 
     CLOSED_UNREAD = "the connection is closed before the request is read"
     CLOSED_READ = "the connection is closed after the request was read and carried out"
+    RESET = "the connection is reset after the request was read and carried out"
     SILENT = "no answer ever comes"
     DRIPPING = "the answer comes a byte at a time, for ever"
     CUT = "the connection is closed in the middle of the answer"
 
 
-LOST = [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.SILENT, Fault.CUT]
+LOST = [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.RESET, Fault.SILENT, Fault.CUT]
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,10 @@ class Provider:
                     writer.write(bytes([byte]))
                     await writer.drain()
                     await asyncio.sleep(0.05)
+            case Fault.RESET:
+                at_once = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                writer.transport.abort()
             case Fault.CUT:
                 writer.write(data[: len(data) - 2])
                 await writer.drain()

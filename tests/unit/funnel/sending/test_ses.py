@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.funnel.sending.rig import (
+    LOST,
     NOW,
     Call,
     Fault,
@@ -173,7 +174,7 @@ async def test_what_ses_will_never_take_is_undeliverable(ses: Ses, session: Any,
     assert THEIRS not in repr(never.value)
 
 
-@pytest.mark.parametrize("fault", [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.SILENT, Fault.CUT])
+@pytest.mark.parametrize("fault", LOST)
 async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
     ses: Ses,
     session: Any,  # noqa: F811

@@ -39,6 +39,19 @@ def test_no_cut_goes_through_what_people_see_as_one_character(seen: list[str], l
     assert all(cut in borders or text[cut - 1] == "\n" for cut in cuts)
 
 
+@pytest.mark.parametrize("one", [one for one in SEEN if len(one) > 1 and not one.isspace()])
+def test_a_run_of_the_same_is_cut_between_two_of_them(one: str) -> None:
+    for limit in range(16, 33):
+        assert all(piece == one * (len(piece) // len(one)) for piece in split(one * 40, limit)), limit
+
+
+@pytest.mark.parametrize("address", ["https://a.example/x?y=1#z", "www.a.example/b", "me@a.example"])
+def test_an_address_between_words_without_spaces_stays_whole(address: str) -> None:
+    for before in range(40):
+        text = "字" * before + address + "字" * 30
+        assert sum(address in piece for piece in split(text, 30)) == 1, before
+
+
 @given(st.lists(st.sampled_from(["come", "at", "https://a.example/x?y=1&z=2#q", "me@a.example", "www.a.example/b"])))
 def test_no_address_is_cut_where_a_piece_has_room_for_it(words: list[str]) -> None:
     text = " ".join(words)
