@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli import aws, demo, ledger, reactions, reading, running, serving, stream, tokens, writing
+from afterturn.cli import aws, demo, ledger, reactions, reading, running, serving, simulating, stream, tokens, writing
 from afterturn.cli.exits import EPILOG, Commands
 from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
 
@@ -29,6 +29,7 @@ _REPAIR = "Check and repair"
 app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("import", rich_help_panel=_RUN)(writing.import_)
 app.command("settle", rich_help_panel=_RUN)(writing.settle)
+app.command("simulate", rich_help_panel=_RUN)(simulating.simulate)
 app.command("up", rich_help_panel=_RUN)(running.up)
 app.command("serve", rich_help_panel=_RUN)(serving.serve)
 app.command("bridge", rich_help_panel=_RUN)(running.bridge)

@@ -1,0 +1,151 @@
+"""``simulate``: conversations that were, as if they happened now."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afterturn.app import App
+from afterturn.backbone import Backbone
+from afterturn.bridge.bridge import wait_any
+from afterturn.cli.exits import Exit
+from afterturn.cli.interrupts import interruptible
+from afterturn.cli.loading import first
+from afterturn.cli.options import (
+    AppName,
+    Db,
+    Json,
+    LogLevel,
+    Profiled,
+    app_of,
+    cli_settings,
+    flag_value,
+    set_up_logging,
+)
+from afterturn.cli.output import count, note, write_json
+from afterturn.clock import parse_duration, to_text
+from afterturn.config import Settings
+from afterturn.demo import sample
+from afterturn.demo.playing import Beat, play
+from afterturn.importers import read
+from afterturn.importers.records import ImportedConversation
+
+
+def simulate(
+    ctx: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="A file that `import` reads; the demo's sample where none is given."),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(metavar="N", min=0.01, max=1_000_000, help="So many times as fast as it was.")
+    ] = 60.0,
+    spread: Annotated[str, typer.Option(metavar="DURATION", help="Within which time all conversations begin.")] = "1m",
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first so many conversations.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed gives the same play.")] = 1,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Before the conversations' ids; the time of the start where none is given."),
+    ] = None,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", metavar="", help="Mark them as tests: the inbox hides these.")
+    ] = False,
+    json_: Json = False,
+    profile: Profiled = None,
+    db: Db = None,
+    app: AppName = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Play conversations as if they happened now, each at its own pace, faster than they were.
+
+    Every turn is settled when its time has come. What reacts is `afterturn up` (or `serve`) in another terminal. Ctrl-C
+    stops between turns.
+    """
+    set_up_logging(ctx, log_level)
+    settings = cli_settings(ctx, db)
+    within = flag_value("--spread", parse_duration, spread)
+    raise typer.Exit(
+        asyncio.run(
+            _simulate(
+                app_of(ctx, app),
+                settings,
+                path,
+                speed=speed,
+                spread=within,
+                limit=limit,
+                seed=seed,
+                name=name,
+                synthetic=synthetic,
+                json_=json_,
+            )
+        )
+    )
+
+
+async def _simulate(
+    app: App,
+    settings: Settings,
+    path: Path | None,
+    *,
+    speed: float,
+    spread: timedelta,
+    limit: int | None,
+    seed: int,
+    name: str | None,
+    synthetic: bool,
+    json_: bool,
+) -> Exit:
+    async with app.open(settings) as backbone:
+        begins = backbone.clock()
+        conversations = await asyncio.to_thread(lambda: list(_conversations(path, backbone, limit)))
+        beats = play(
+            conversations,
+            begins,
+            chance=random.Random(seed),
+            speed=speed,
+            spread=spread,
+            name=name or f"play-{begins:%H%M%S}",
+            synthetic=synthetic,
+        )
+        stop = asyncio.Event()
+        with interruptible(stop.set, stop.set) as received:
+            turns = await _perform(backbone, list(beats), stop, quiet=json_)
+        stopped = received() > 0
+    if json_:
+        told = {"conversations": len(conversations), "turns": turns, "seed": seed, "interrupted": stopped}
+        write_json({**told, "began": to_text(begins)})
+    else:
+        note(f"{count(turns, 'turn')} of {count(len(conversations), 'conversation')}. `afterturn inbox` shows them.")
+    return Exit.INTERRUPTED if stopped else Exit.OK
+
+
+async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Event, *, quiet: bool) -> int:
+    """Settle each when its time has come; returns how many were."""
+    loop = asyncio.get_running_loop()
+    began = told = loop.time()
+    for number, beat in enumerate(beats):
+        wait = began + beat.after.total_seconds() - loop.time()
+        if wait > 0:
+            await wait_any(stop, timeout=wait)
+        if stop.is_set():
+            return number
+        await backbone.settle(beat.turn)
+        if not quiet and loop.time() - told > 5:
+            told = loop.time()
+            note(f"{number + 1:,} of {len(beats):,} turns")
+    return len(beats)
+
+
+def _conversations(path: Path | None, backbone: Backbone, limit: int | None) -> Iterator[ImportedConversation]:
+    if path is None:
+        found = (one.conversation for one in sample(backbone.clock()))
+        yield from (one for one in first(found, limit) if isinstance(one, ImportedConversation))
+        return
+    with read(path) as reader:
+        yield from (one for one in first(reader, limit) if isinstance(one, ImportedConversation))

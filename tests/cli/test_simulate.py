@@ -1,0 +1,29 @@
+"""``simulate``: what was is settled as if it happened now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.command import call, interrupt, line, query, start, wait_for, write_lines
+
+
+def test_the_sample_is_played_and_reacted_to(db: Path) -> None:
+    done = call("simulate", "--speed", "1000000", "--spread", "0s", "--limit", "5", "--name", "p", "--json")
+    assert done.code == 0, done.err
+    assert done.json["conversations"] == 5
+    assert query(db, "SELECT count(*) FROM turns") == [(done.json["turns"],)]
+    rows = call("inbox", "--json", "--window", "24h", "--include-synthetic").json["rows"]
+    assert len(rows) == 5
+    assert all(one["id"].startswith("p:") for one in rows)
+    assert call("drain", "--now").code == 0
+
+
+def test_it_stops_between_turns(db: Path, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "chats.jsonl", [line(f"c-{number}", messages=6) for number in range(5)])
+    with start("simulate", path, "--speed", "0.01", "--spread", "1s") as process:
+        wait_for(lambda: db.exists() and bool(query(db, "SELECT 1 FROM turns")))
+        interrupt(process)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"turn" in err
+    assert query(db, "SELECT count(*) FROM turns")[0][0] < 15
