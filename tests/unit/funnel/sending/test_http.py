@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -94,6 +95,14 @@ async def test_no_more_of_an_answer_is_read_than_was_asked_for(echo: Echo) -> No
         answer = await http.call("GET", echo.url, max_bytes=1000)
         assert (len(answer.body), answer.cut, answer.json()) == (1000, True, {})
         assert (await http.call("GET", echo.url)).status == 200
+
+
+async def test_no_answer_is_unpacked_into_more_than_came(echo: Echo) -> None:
+    echo.next = [Told(200, gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"})]
+    async with calling() as http:
+        answer = await http.call("GET", echo.url, max_bytes=100_000)
+    assert echo.calls[0].headers["accept-encoding"] == "identity"
+    assert (len(answer.body) < 100_000, answer.json()) == (True, {})
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff\xfe", b'"x"', b"[" * 50_000])

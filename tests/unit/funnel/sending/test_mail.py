@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.funnel.sending.rig import NOW, outgoing
 
+from afterturn.addresses import digest
 from afterturn.funnel.arrivals import Arrived, Hush
 from afterturn.funnel.email.message import Receipt, read_mail
 from afterturn.funnel.sending.mail import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
@@ -52,6 +53,17 @@ def test_a_mail_says_who_writes_to_whom_and_that_it_is_ours() -> None:
     assert mail["Date"].datetime == NOW
     assert mail.get_content() == "The plumber comes at 9."
     assert received(letter()).hush is Hush.OWN
+
+
+def test_plain_words_stay_readable_on_the_way() -> None:
+    assert b"The plumber comes at 9." in written(letter())
+
+
+def test_a_message_whose_name_no_header_can_hold_is_ours_under_another() -> None:
+    for name in ("m-ä", "m\r\nBcc: x@y.example"):
+        mail = opened(Outgoing("c-1", name, Channel.EMAIL, OURS, (THEIRS,), "Hi"))
+        assert mail["X-Afterturn-Message"] == digest(name)
+        assert set(mail.keys()) == HEADERS
 
 
 def test_only_what_no_person_wrote_says_that_a_machine_did() -> None:

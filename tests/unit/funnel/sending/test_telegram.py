@@ -159,6 +159,13 @@ async def test_a_move_that_leads_to_another_move_ends(telegram: Telegram) -> Non
     assert len(telegram.calls) == 2
 
 
+async def test_a_move_to_where_we_are_is_none(telegram: Telegram) -> None:
+    telegram.moved[GROUP] = GROUP
+    with pytest.raises(Undeliverable):
+        await sent_by(telegram, message())
+    assert len(telegram.calls) == 1
+
+
 async def test_trouble_at_the_new_chat_is_that_chats_trouble(telegram: Telegram) -> None:
     telegram.moved[GROUP] = SUPERGROUP
     moved = _refused(400, "Bad Request: upgraded", migrate_to_chat_id=SUPERGROUP)
