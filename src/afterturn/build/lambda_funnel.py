@@ -69,6 +69,12 @@ class Function:
             return answered(answer_of(error))
         return answered(self._loop.run(self._served(path.rstrip("/"), request)))
 
+    def close(self) -> None:
+        """Let go of what is open; Lambda never says when it ends."""
+        if self._opening is not None and self._opened is not None:
+            self._loop.run(self._opening.__aexit__(None, None, None))
+        self._loop.close()
+
     async def _served(self, path: str, request: Request) -> Answer:
         if self._opened is None:
             self._opening = open_doors()
