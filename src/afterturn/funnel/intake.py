@@ -174,6 +174,7 @@ class Intake:
             route: JsonValue = {
                 "account": one.party.account,
                 "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else one.party.sender,
+                "sender": one.party.sender,
                 "topic": one.extra.get("topic"),
                 "message": message.id,
                 "subject": one.extra.get("subject") or one.thread.subject,

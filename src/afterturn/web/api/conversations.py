@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
 from afterturn.clock import to_text
+from afterturn.funnel.people import reply_chores
 from afterturn.inbox import InboxQuery, Row, Window
 from afterturn.inbox.query import MAX_LIMIT
 from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
@@ -208,7 +209,10 @@ async def list_stamps(reach: Reached, conversation_id: ConversationId) -> JSONRe
 async def reply(
     reach: Reached, backbone: Opened, conversation_id: ConversationId, key: IdempotencyKey, given: Reply
 ) -> JSONResponse:
-    """Save an operator's reply and settle it as a turn, so that every consumer sees it."""
+    """Save an operator's reply, settle it as a turn, so that every consumer sees it, and send it.
+
+    It goes out by the channel that the conversation came in by, where `serve`, `up` or a worker has that set up.
+    """
     await reach.row(conversation_id)
     meta = await backbone.store.meta(conversation_id)
     assert meta is not None  # conversations are never deleted
@@ -216,7 +220,8 @@ async def reply(
     message = Message(
         id=f"reply-{name}", direction=Direction.OUTBOUND, role=Role.OPERATOR, text=given.text, at=backbone.clock()
     )
-    receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"))
+    chores = await reply_chores(backbone.store, meta, message)
+    receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"), chores=chores)
     if not receipt.new:
         stored = await backbone.store.messages(conversation_id)
         if any(one.id == message.id and one.text != message.text for one in stored):

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from afterturn.backbone import Backbone
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
+from afterturn.funnel.people import remember_place
 from afterturn.inbox import InboxQuery, Page, Row
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id
@@ -71,6 +72,8 @@ class Reach:
         based_on = known.revision if revision is None else revision
         now = self.backbone.clock()
         await self.backbone.store.amend(conversation_id, amendment, revision=based_on, now=now)
+        if "property_id" in amendment.changes:
+            await remember_place(self.backbone.store, conversation_id, amendment.property_id)
         row = await self.backbone.inbox.row(conversation_id)
         assert row is not None
         return row
