@@ -20,6 +20,7 @@ from afterturn.funnel.arrivals import (
     Arrived,
     Called,
     Delivery,
+    Edited,
     Hush,
     Moved,
     Nothing,
@@ -244,6 +245,22 @@ def _everything() -> Any:
     from afterturn.inbox import InboxQuery
 
     return InboxQuery(limit=100)
+
+
+async def test_an_edit_changes_what_is_stored_and_settles_nothing(house: House) -> None:
+    """F8: an edit of nothing but its marks, then of its words, then the older one once more; and one of the unknown."""
+    await house.intake.take(telegram("-45", 10))
+    edited = Edited("-45:10", Thread("telegram:-45"), NOW + timedelta(seconds=20), "-45 10")
+    for one in (
+        edited,
+        replace(edited, at=NOW + timedelta(seconds=40), text="go on"),
+        replace(edited, at=NOW + timedelta(seconds=30), text="stop it"),
+        replace(edited, provider_id="-45:11", text="who?"),
+    ):
+        assert (await house.intake.take(one)).outcome == "edited"
+    [message] = await house.backbone.store.messages("telegram:-45")
+    assert (message.text, message.edited_at) == ("go on", NOW + timedelta(seconds=40))
+    assert await house.turns("telegram:-45") == 1
 
 
 async def test_what_means_nothing_is_nothing(house: House) -> None:
