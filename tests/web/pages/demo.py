@@ -7,6 +7,7 @@ import html
 import re
 import shutil
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +36,9 @@ CALLERS: dict[str, tuple[Caller, tuple[str, ...] | None]] = {
 
 
 def fill(path: Path) -> None:
-    """Settle the sample and drain it."""
-    asyncio.run(_fill(path))
+    """Settle the sample and drain it: in a thread, since a browser that is open has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(_fill(path))).result()
 
 
 async def _fill(path: Path) -> None:

@@ -1,0 +1,235 @@
+"""The pages as people meet them: in a browser, with the demo's conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.web.pages.browser import Served, Visit, chromium, served, visit
+from tests.web.pages.demo import Site
+
+from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.inbox import InboxQuery
+from afterturn.stream.port import Queue
+
+PATH = "/conversations/gas-smell-2b"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(filled: Path, tmp_path: Path) -> Iterator[Served]:
+    with served(filled, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def seen(browser: Browser, server: Served) -> Iterator[Visit]:
+    with visit(browser, server) as found:
+        yield found
+
+
+async def _ids(site: Site, **asked: Any) -> list[str]:
+    return [row.conversation.id for row in (await site.backbone.inbox.page(InboxQuery(limit=500, **asked))).rows]
+
+
+def test_scrolling_on_brings_every_conversation_once_also_where_some_move_up(seen: Visit) -> None:
+    before = seen.served.call(_ids(seen.served.site))
+    assert seen.ids() == before[:50]
+    seen.served.call(seen.served.site.settle(before[3], "me again"))
+    seen.served.call(seen.served.site.settle(before[60], "me too"))
+    seen.page.keyboard.press("End")
+    expect(seen.page.get_by_text("That is all.")).to_be_visible()
+    assert seen.ids() == [one for one in before if one != before[60]]
+    seen.page.get_by_text("2 new").click()
+    expect(seen.page.locator(f'ol.rows > li[data-id="{before[60]}"]')).to_be_visible()
+    assert seen.ids()[:2] == [before[60], before[3]]
+    assert len(seen.ids()) == len(set(seen.ids()))
+
+
+def test_arrivals_announce_themselves_and_move_nothing(seen: Visit) -> None:
+    row = seen.page.locator("ol.rows > li").nth(4)
+    row.locator("a").focus()
+    before, place = seen.ids(), row.bounding_box()
+    seen.served.call(seen.served.site.settle("just-in", "Anybody there?"))
+    status = seen.page.get_by_role("status").get_by_role("link", name="1 new")
+    expect(status).to_be_visible()
+    assert (seen.ids(), row.bounding_box()) == (before, place)
+    expect(row.locator("a")).to_be_focused()
+    seen.served.call(seen.served.site.settle("also-in", "And me?"))
+    seen.page.get_by_role("link", name="2 new").click()
+    expect(seen.page.locator("ol.rows > li").first).to_contain_text("And me?")
+    assert seen.ids()[:3] == ["also-in", "just-in", before[0]]
+    expect(seen.page.locator("ol.rows > li a").first).to_be_focused()
+
+
+def test_filters_end_in_an_address_that_shows_the_same_again(seen: Visit) -> None:
+    seen.page.get_by_text("Filters").click()
+    seen.page.get_by_role("checkbox", name="E-mail").check()
+    seen.page.get_by_label("Property, another").fill("foundry-lofts")
+    seen.page.get_by_role("button", name="Apply").click()
+    expect(seen.page.get_by_role("link", name="property foundry-lofts")).to_be_visible()
+    assert seen.page.url == f"{seen.served.url}/?property=foundry-lofts&channel=email"
+    expected = seen.served.call(_ids(seen.served.site, properties=("foundry-lofts",), channels=("email",)))
+    assert seen.ids() == expected != []
+    seen.page.reload()
+    assert seen.ids() == expected
+    seen.page.get_by_role("link", name="Take out E-mail").click()
+    assert len(seen.ids()) > len(expected)
+
+
+def test_somebody_without_a_mouse_finds_reads_and_answers_a_conversation(seen: Visit) -> None:
+    page = seen.page
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_role("searchbox").focus()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('row-link')"):
+            break
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".row-link").nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{PATH}")
+    expect(page.get_by_label("Reply as an operator")).to_be_visible()
+    page.get_by_label("Reply as an operator").focus()
+    page.keyboard.type("The line is shut off.")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Send reply")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Your reply is saved")).to_be_visible()
+    expect(page.locator(".message").last).to_contain_text("The line is shut off.")
+    stored = seen.served.call(seen.served.site.backbone.store.messages("gas-smell-2b", limit=1))
+    assert (stored[0].text, stored[0].role) == ("The line is shut off.", "operator")
+
+
+def test_an_operator_moves_a_conversation_and_is_told_of_what_comes_meanwhile(seen: Visit) -> None:
+    seen.go(PATH)
+    seen.page.get_by_label("Property, blank for none").fill("elm")
+    seen.page.get_by_role("button", name="Move").click()
+    expect(seen.page.locator("dl.facts").first).to_contain_text("elm")
+    seen.page.get_by_role("button", name="Close").click()
+    expect(seen.page.get_by_role("button", name="Open again")).to_be_visible()
+    seen.page.get_by_label("Reply as an operator").fill("half a sentence")
+    seen.served.call(seen.served.site.settle("gas-smell-2b", "one more thing"))
+    expect(seen.page.get_by_role("link", name="There is more: reload")).to_be_visible()
+    expect(seen.page.get_by_label("Reply as an operator")).to_have_value("half a sentence")
+    seen.go("/?property=elm")
+    assert seen.ids() == ["gas-smell-2b"]
+
+
+def test_on_call_inspects_and_redrives_a_dead_letter_and_retries_a_failure(seen: Visit) -> None:
+    async def break_it(site: Site) -> None:
+        await site.settle("gas-smell-2b", "hello?")
+        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+        await site.backbone.stream.bury(taken[0], reason="nobody takes it")
+        await site.fail("packages-sunday", "topics")
+        await site.settle("packages-sunday", "hello?")
+        await site.fail("packages-sunday", "topics")
+
+    seen.served.call(break_it(seen.served.site))
+    seen.go("/operations")
+    seen.page.get_by_text("nobody takes it").click()
+    expect(seen.page.get_by_text("conversation.turn_settled")).to_be_visible()
+    seen.page.get_by_role("button", name="Redrive", exact=True).click()
+    expect(seen.page.get_by_role("status")).to_have_text("1 dead letter back in the stream.")
+    seen.page.get_by_role("button", name="Retry", exact=True).click()
+    expect(seen.page.get_by_role("status")).to_have_text("1 reaction due again.")
+    assert seen.served.call(seen.served.site.backbone.store.failures(limit=9)) == ()
+    assert seen.served.call(seen.served.site.backbone.stream.depth()).dead == 0
+
+
+def test_hostile_words_run_nothing_and_call_nobody(seen: Visit) -> None:
+    words = [
+        "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
+        "<iframe src='https://evil.example'></iframe><img src='https://evil.example/pixel.png'>",
+        "javascript:alert(4) https://evil.example/\"onmouseover=alert(5) ' {{ 7 * 7 }} ${alert(6)}",
+        "\u202e\u2066 backwards \u2069 </textarea></title><style>*{display:none}</style>",
+        "\u05e9\u05dc\u05d5\u05dd \u202eevil.exe",
+        "long " * 20_000,
+    ]
+
+    async def settle(site: Site) -> None:
+        now = site.backbone.clock()
+        messages = tuple(
+            Message(id=f"m{place}", direction=Direction.INBOUND, role=Role.CUSTOMER, text=text, at=now)
+            for place, text in enumerate(words)
+        )
+        name = '"><img src=x onerror=alert(7)>'
+        meta = ConversationMeta(id="evil", channel=Channel.EMAIL, participants=(name,), property_id=name)
+        await site.backbone.settle(Turn(conversation=meta, messages=messages))
+
+    seen.served.call(settle(seen.served.site))
+    for path in ("/", "/conversations/evil", "/?participant=%22%3E%3Cimg%20src=x%20onerror=alert(8)%3E", "/operations"):
+        seen.go(path)
+        expect(seen.page.locator("main")).to_be_visible()
+        assert seen.page.locator("main img, main iframe, main script, main style").count() == 0
+        assert _too_wide(seen.page) <= 0
+    seen.go("/conversations/evil")
+    for word in words[:2]:
+        expect(seen.page.get_by_text(word)).to_be_visible()
+    seen.page.get_by_text("Show all of it").click()
+    assert _too_wide(seen.page) <= 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_checker_finds_no_serious_fault_of_accessibility_and_a_phone_scrolls_one_way(
+    browser: Browser, server: Served, scheme: str
+) -> None:
+    async def trouble(site: Site) -> None:
+        await site.settle("gas-smell-2b", "https://example.com/a is what I mean")
+        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+        await site.backbone.stream.bury(taken[0], reason="nobody takes it")
+        await site.fail("gas-smell-2b", "topics")
+
+    server.call(trouble(server.site))
+    checker = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    with visit(browser, server, color_scheme=scheme) as seen:
+        for path in (
+            "/",
+            "/?grade=F&window=7d",
+            "/?participant=nobody",
+            PATH,
+            "/operations",
+            "/sign-in",
+            "/conversations/no",
+        ):
+            for width in (1280, 360):
+                seen.page.set_viewport_size({"width": width, "height": 800})
+                seen.go(path)
+                if width == 1280:
+                    seen.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                    assert _faults(seen.page, checker) == [], path
+                assert _too_wide(seen.page) <= 0, path
+        seen.page.evaluate("document.documentElement.removeAttribute('lang')")
+        assert any("html-has-lang" in fault for fault in _faults(seen.page, checker)), "the checker finds nothing"
+        seen.errors.clear()  # the page that is none is told by its status, and Chromium says so
+
+
+def _faults(page: Page, checker: str) -> list[str]:
+    page.evaluate(checker)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['impact']} {one['id']}: {node['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def _too_wide(page: Page) -> int:
+    """How many pixels a page is wider than its window."""
+    wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return wide

@@ -1,0 +1,132 @@
+"""What pages are made of, without a server: addresses, words, links, plots."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from afterturn import Channel, Direction, Message, Role
+from afterturn.clock import EPOCH
+from afterturn.errors import InvalidInput
+from afterturn.inbox import InboxQuery, Window
+from afterturn.model import Attachment, Status
+from afterturn.web.pages.asking import PAGE, address_of_person, pairs_of, read_query
+from afterturn.web.pages.operations_view import plot
+from afterturn.web.pages.routing import local_path
+from afterturn.web.pages.texts import address, age, conversation_path, preview
+from afterturn.web.pages.thread import pieces, readable, web
+
+IDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+LABELS = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,9}", fullmatch=True)
+
+
+def message(text: str, **more: object) -> Message:
+    return Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text=text, at=EPOCH, **more)
+
+
+@given(
+    st.builds(
+        InboxQuery,
+        window=st.sampled_from([None, *(one for one in Window if one is not Window.ALL)]),
+        properties=st.lists(IDS, unique=True, max_size=3),
+        channels=st.lists(st.sampled_from(Channel), unique=True),
+        topics=st.lists(LABELS, unique=True, max_size=3),
+        grades=st.lists(st.sampled_from("ABCDF"), unique=True),
+        owed=st.lists(LABELS, unique=True, max_size=2),
+        failed=st.lists(LABELS, unique=True, max_size=2),
+        status=st.sampled_from([None, *Status]),
+        participant=st.none() | IDS,
+        include_synthetic=st.booleans(),
+    )
+)
+def test_an_address_says_all_of_its_query_and_nothing_else(query: InboxQuery) -> None:
+    where = address("/", pairs_of(query)).partition("?")[2]
+    assert read_query(parse_qsl(where, keep_blank_values=True)) == query
+
+
+@given(st.lists(st.tuples(st.sampled_from(["window", "grade", "type", "x", "owed", "status"]), st.text(max_size=9))))
+def test_no_address_is_answered_with_anything_but_a_query_or_a_reason(pairs: list[tuple[str, str]]) -> None:
+    with suppress(InvalidInput):
+        assert read_query(pairs).limit == PAGE
+
+
+@given(st.text(max_size=300))
+def test_links_take_nothing_from_a_text_and_lead_into_the_web_only(text: str) -> None:
+    found = list(pieces(text + " https://a.example/b?c=d. javascript:alert(1)"))
+    assert "".join(one.text for one in found) == text + " https://a.example/b?c=d. javascript:alert(1)"
+    assert "https://a.example/b?c=d" in [one.href for one in found]
+    assert all(one.href is None or one.href.startswith(("http://", "https://")) for one in found)
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "data:text/html,x", "https://", "//evil", "file:///etc/passwd", "https://[", "x", ""]
+)
+def test_what_is_no_address_of_the_web_is_no_link(url: str) -> None:
+    assert web(url) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "person"),
+    [
+        ("+1 (515) 555-0142", "+15155550142"),
+        ("515 555 0142", "+15155550142"),
+        ("mailto:a@example.com", "a@example.com"),
+        ("gas-smell-2b", None),
+        ("1234", None),
+        ("two words@example", None),
+    ],
+)
+def test_phones_and_mails_are_told_from_ids(words: str, person: str | None) -> None:
+    assert address_of_person(words, "US") == person
+
+
+@pytest.mark.parametrize("path", ["//a", "/\\a", "https://a", "a", "", "/a\nb", "/\t/a"])
+def test_only_a_path_of_this_server_is_local(path: str) -> None:
+    assert local_path(path) == "/"
+
+
+def test_a_path_keeps_every_character_of_an_id() -> None:
+    assert conversation_path("a/b?c#d%") == "/conversations/a%2Fb%3Fc%23d%25"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-5, "now"), (0, "now"), (59, "59s"), (60, "1m"), (7199, "1h"), (86_400, "1d")]
+)
+def test_ages_have_their_largest_unit(seconds: int, text: str) -> None:
+    assert age(timedelta(seconds=seconds)) == text
+
+
+def test_a_preview_is_one_line_and_what_has_no_words_is_told_by_its_attachments() -> None:
+    picture = Attachment(url="https://example.com/a.png")
+    assert preview(message(" a\n\n b ")) == "a b"
+    assert preview(message("", attachments=(picture, picture))) == "2 attachments"
+    assert len(preview(message("word " * 50_000))) == 240
+
+
+def test_a_stamp_is_told_in_lines_and_what_is_nested_is_left_to_json() -> None:
+    data: dict[str, JsonValue] = {
+        "topics": ["keys", "rent"],
+        "firstResponseS": 9.0,
+        "handedOver": True,
+        "alert": None,
+        "state": {"a": 1},
+    }
+    assert list(readable(data)) == [
+        ("topics", "keys, rent"),
+        ("first response (s)", "9.0"),
+        ("handed over", "yes"),
+    ]
+
+
+def test_a_plot_spans_its_box_and_says_what_it_shows() -> None:
+    drawn = plot([0, 4, 2], "Dead letters")
+    assert drawn is not None
+    assert drawn.line == "0.0,24.0 60.0,0.0 120.0,12.0"
+    assert drawn.label == "Dead letters: now 2, highest 4 of 3 samples"
+    assert plot([1], "Dead letters") is None
