@@ -13,6 +13,7 @@ from tests.contract.samples import T0, at, message, turn
 from afterturn.model import Urgency
 from afterturn.sqlite import schema
 from afterturn.sqlite.database import Database
+from afterturn.store.port import Amendment
 from afterturn.store.sqlite import SqliteStore
 
 VERSION_1 = "9d69695e0f77b18f"
@@ -75,6 +76,12 @@ async def test_a_file_of_the_first_schema_takes_what_is_new(path: Path) -> None:
         assert not (await store.settle(turn("c1", message("m1", 1)), now=at(9), emitter="worker")).new
         assert (await store.settle(turn("c1", message("m2", 2)), now=at(9), emitter="worker")).new
         assert await store.note("mail", "k", "c1")
+        assert await store.edit_message("c1", "SM1", "new", at=at(10))
+        amended = await store.amend("c1", Amendment(assignee="sam", property_id=None), revision=0, now=at(11))
+        assert (amended.assignee, amended.property_id, amended.revision) == ("sam", None, 1)
+        closed = await store.close_work_order("c1", "w1", now=at(12))
+        assert closed is not None
+        assert await store.work_orders(limit=9) == ()
     fresh = path.with_name("fresh.db")
     Database.open(fresh).close()
     assert shape(path) == shape(fresh)
