@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.funnel.channels import here, json_request, sample
 from tests.unit.funnel.sending.outlook import MAILBOX, Outlook, access, failed
-from tests.unit.funnel.sending.rig import LOST, NOW, PATIENT, QUICK, Fault, Told, calling, serving
+from tests.unit.funnel.sending.rig import LOST, NOW, PATIENT, Fault, Told, calling, patience, serving
 
 from afterturn.funnel.arrivals import Arrival, Arrived, Fetch, Nothing
 from afterturn.funnel.email.graph import read
@@ -154,7 +154,7 @@ async def test_what_is_lost_is_asked_for_again_later(fault: Fault) -> None:
     outlook = AfterLogin(fault)
     async with serving(outlook):
         with pytest.raises(TryLater) as later:
-            await fetched(outlook, limits=QUICK)
+            await fetched(outlook, limits=patience(fault))
     assert later.value.reason is Reason.UNREACHABLE
 
 

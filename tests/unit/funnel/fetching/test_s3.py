@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.funnel.channels import here, sample
-from tests.unit.funnel.sending.rig import LOST, NOW, Call, Fault, Provider, Told, clock, refusing_url, serving
+from tests.unit.funnel.sending.rig import LOST, NOW, Call, Fault, Provider, Told, clock, patience, refusing_url, serving
 
 from afterturn.aws.session import Access
 from afterturn.clock import to_text
@@ -170,7 +170,7 @@ async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_
     reason: Reason,
 ) -> None:
     provider = S3()
-    async with serving(provider), opened(provider.url, session, read_timeout=0.3) as fetcher:
+    async with serving(provider), opened(provider.url, session, read_timeout=patience(order).silence) as fetcher:
         provider.next = [order, order]  # the driver asks twice, which a question may be
         with pytest.raises(TryLater) as later:
             await fetcher.fetch(asked())

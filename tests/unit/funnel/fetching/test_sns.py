@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from tests.unit.funnel.sending.rig import LOST, PATIENT, QUICK, Call, Fault, Provider, Told, clock, serving
+from tests.unit.funnel.sending.rig import LOST, PATIENT, Call, Fault, Provider, Told, clock, patience, serving
 
 from afterturn.funnel.arrivals import Rejected
 from afterturn.funnel.email.sns import MAX_CERTIFICATE_BYTES, Certificates
@@ -119,7 +119,7 @@ async def test_a_certificate_of_any_size_is_not_read_to_its_end(sns: Sns) -> Non
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_what_is_lost_is_asked_for_again_later(sns: Sns, fault: Fault) -> None:
-    async with fetching(sns, QUICK) as fetcher:
+    async with fetching(sns, patience(fault)) as fetcher:
         for call, url in ((fetcher.certificate, CERTIFICATE), (fetcher.confirm, CONFIRM)):
             sns.next = [fault]
             with pytest.raises(TryLater) as later:

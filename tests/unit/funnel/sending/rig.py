@@ -9,7 +9,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -20,10 +20,8 @@ from afterturn.funnel.sending.port import Outgoing
 from afterturn.model import Channel
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-QUICK = Limits(connect=10.0, silence=0.3, whole=30.0)
-"""For servers that never answer."""
 PATIENT = Limits(connect=5.0, silence=30.0, whole=60.0)
-"""For all others: no test is about how fast they are."""
+"""No test is about how fast a machine is."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,11 @@ class Fault(Enum):
 
 
 LOST = [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.RESET, Fault.SILENT, Fault.CUT]
+
+
+def patience(fault: object) -> Limits:
+    """Short where no answer ever comes, so that no test is about how fast a machine is."""
+    return replace(PATIENT, silence=1.0) if fault is Fault.SILENT else PATIENT
 
 
 @dataclass(frozen=True)

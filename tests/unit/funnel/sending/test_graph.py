@@ -13,12 +13,12 @@ from tests.unit.funnel.sending.outlook import MAILBOX, SECRET, Outlook, access, 
 from tests.unit.funnel.sending.rig import (
     LOST,
     NOW,
-    QUICK,
     Call,
     Fault,
     Told,
     calling,
     outgoing,
+    patience,
     refusing_url,
     serving,
     told,
@@ -152,7 +152,7 @@ async def test_a_draft_that_was_lost_is_made_again_as_nobody_has_got_it(fault: F
     outlook = After("draft", fault)
     async with serving(outlook):
         with pytest.raises(TryLater) as later:
-            await sent_by(outlook, letter(), limits=QUICK)
+            await sent_by(outlook, letter(), limits=patience(fault))
         assert later.value.reason is Reason.UNREACHABLE
         outlook.where = ""
         await sent_by(outlook, letter())
@@ -164,7 +164,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(fault: Fault)
     outlook = After("send", fault)
     async with serving(outlook):
         with pytest.raises(Uncertain) as lost:
-            await sent_by(outlook, letter(), limits=QUICK)
+            await sent_by(outlook, letter(), limits=patience(fault))
         assert lost.value.reason is Reason.ANSWER_LOST
         assert len(outlook.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
         assert [call.method for call in outlook.calls].count("DELETE") == 0

@@ -15,7 +15,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.unit.funnel.sending.rig import LOST, NOW, QUICK, Call, Fault, Provider, Told, calling, refusing_url, serving
+from tests.unit.funnel.sending.rig import (
+    LOST,
+    NOW,
+    Call,
+    Fault,
+    Provider,
+    Told,
+    calling,
+    patience,
+    refusing_url,
+    serving,
+)
 
 from afterturn.funnel.sending.http import Answered, Limits, Lost, NotSent, retry_after, seconds, trouble
 from afterturn.funnel.sending.port import Reason, TryLater, Uncertain
@@ -66,7 +77,7 @@ async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: Echo) -> None:
 @pytest.mark.parametrize("fault", LOST)
 async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowing(echo: Echo, fault: Fault) -> None:
     echo.next = [fault]
-    async with calling(QUICK) as http:
+    async with calling(patience(fault)) as http:
         with pytest.raises(Lost):
             await http.call("POST", echo.url, body=b"hello")
     assert len(echo.calls) == (0 if fault is Fault.CLOSED_UNREAD else 1), "it was not sent again"
@@ -124,7 +135,7 @@ async def test_redirects_are_answers_and_cookies_are_not_kept(echo: Echo, status
 
 async def test_neither_logs_nor_errors_say_where_a_call_went(echo: Echo, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with calling(QUICK) as http:
+    async with calling() as http:
         await http.call("POST", f"{echo.url}/bot{SECRET}/sendMessage?chat={SECRET}", body=b"what they said")
         echo.next = [Fault.CLOSED_READ]
         with pytest.raises(Lost) as lost:

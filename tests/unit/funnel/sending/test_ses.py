@@ -24,6 +24,7 @@ from tests.unit.funnel.sending.rig import (
     Told,
     clock,
     outgoing,
+    patience,
     refusing_url,
     serving,
     told,
@@ -182,7 +183,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
 ) -> None:
     ses.next = [fault]
     with pytest.raises(Uncertain) as lost:
-        await sent_by(ses, letter(), session, read_timeout=0.3, attempts=5)
+        await sent_by(ses, letter(), session, read_timeout=patience(fault).silence, attempts=5)
     assert lost.value.reason is Reason.ANSWER_LOST
     assert len(ses.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
 

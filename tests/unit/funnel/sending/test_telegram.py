@@ -13,7 +13,6 @@ from pydantic import SecretStr
 from tests.unit.funnel.sending.rig import (
     LOST,
     NOW,
-    QUICK,
     Call,
     Fault,
     Provider,
@@ -21,6 +20,7 @@ from tests.unit.funnel.sending.rig import (
     calling,
     clock,
     outgoing,
+    patience,
     refusing_url,
     serving,
     told,
@@ -239,7 +239,7 @@ async def test_what_passes_or_can_be_put_right_is_tried_later(
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_lost_answer_is_never_made_up_for_by_sending_again(telegram: Telegram, fault: Fault) -> None:
     telegram.next = [fault]
-    async with calling(QUICK) as http:
+    async with calling(patience(fault)) as http:
         with pytest.raises(Uncertain) as lost:
             await sender(http, telegram.url).send(message())
     assert lost.value.reason is Reason.ANSWER_LOST

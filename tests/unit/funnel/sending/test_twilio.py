@@ -13,7 +13,6 @@ from pydantic import SecretStr
 from tests.unit.funnel.sending.rig import (
     LOST,
     NOW,
-    QUICK,
     Call,
     Fault,
     Provider,
@@ -21,6 +20,7 @@ from tests.unit.funnel.sending.rig import (
     calling,
     clock,
     outgoing,
+    patience,
     refusing_url,
     serving,
     told,
@@ -267,7 +267,7 @@ async def test_where_twilio_cannot_be_reached_nothing_was_sent() -> None:
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_lost_answer_is_never_made_up_for_by_sending_again(twilio: Twilio, fault: Fault) -> None:
     twilio.next = [fault]
-    async with calling(QUICK) as http:
+    async with calling(patience(fault)) as http:
         with pytest.raises(Uncertain) as lost:
             await sender(http, twilio.url).send(sms("The code is 4711"))
     assert lost.value.reason is Reason.ANSWER_LOST
