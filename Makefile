@@ -11,7 +11,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
 IS_FIT := import sys, venv, ensurepip, sqlite3; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench crash pins clean
+.PHONY: help demo test lint format docs bench crash fuzz pins clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 16
@@ -40,6 +40,9 @@ bench: $(VENV)/.dev ## Measure; each figure beside a baseline of the same run
 
 crash: $(VENV)/.dev ## A thousand SIGKILLs at random moments, each followed by a check of every promise
 	@$(BIN)/python -m tests.crash --kills 1000
+
+fuzz: $(VENV)/.dev ## A million damaged payloads of providers; nothing may be raised but a refusal
+	@$(BIN)/python -m tests.fuzz
 
 pins: ## Renew constraints.txt from what the newest releases resolve to
 	@rm -rf .pins && $(VENV)/bin/python -m venv .pins && .pins/bin/python -m pip install --quiet --upgrade pip

@@ -1,0 +1,106 @@
+"""Payloads of every provider, damaged by a seed, and what may come of them: arrivals that fit records, or a refusal."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.unit.funnel import channels, mails
+from tests.unit.funnel.channels import NOW, SAMPLES, request, signed_sample
+from tests.unit.funnel.mutations import mutate
+from tests.unit.funnel.mutations_mail import mutate_mail
+
+from afterturn.funnel import telegram, twilio
+from afterturn.funnel.arrivals import Arrival, Rejected, Request
+from afterturn.funnel.email import graph, ses
+from afterturn.funnel.email.message import Receipt, read_mail
+from afterturn.funnel.voice import livekit, retell, vapi
+from afterturn.funnel.voice import twilio as twilio_voice
+
+Mutate = Callable[[bytes, random.Random], bytes]
+Read = Callable[[bytes], Iterable[Arrival]]
+
+_PROVIDERS = ("email-raw", "graph", "ses-sns", "telegram", "twilio", "voice")
+
+_VOICE: dict[str, Callable[..., Iterable[Arrival]]] = {
+    "vapi": vapi.read,
+    "retell": retell.read,
+    "livekit": livekit.read,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One sample, how it is damaged, and who reads it."""
+
+    name: str
+    body: bytes
+    mutate: Mutate
+    read: Read
+    check: Callable[[Arrival], None]
+
+
+def attempt(target: Target, seed: str) -> str | None:
+    """What went wrong with the damage of a seed; None where nothing did."""
+    damaged = target.mutate(target.body, random.Random(seed))
+    try:
+        for arrival in target.read(damaged):
+            target.check(arrival)
+    except Rejected as refused:
+        return None if 400 <= refused.status < 500 or refused.status == 503 else f"refused with {refused.status}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return None
+
+
+@cache
+def targets() -> Sequence[Target]:
+    """All samples, in the order of their names."""
+    return [_target(f"{path.parent.name}/{path.name}") for path in sorted(SAMPLES.rglob("*.*")) if _is_payload(path)]
+
+
+def _is_payload(path: Path) -> bool:
+    """What a provider sends; not what tells of it."""
+    if path.parent.name not in _PROVIDERS or path.name.endswith((".meta.json", "vectors.json")):
+        return False
+    return path.suffix in (".json", ".eml") or path.name.endswith(".form.txt")
+
+
+def _target(name: str) -> Target:
+    provider, file = name.split("/")
+    body = (SAMPLES / name).read_bytes()
+    if provider == "email-raw":
+        receipt = Receipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
+        return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), mails.assert_fits)
+    if provider == "ses-sns":
+        return Target(name, body, mutate, lambda raw: ses.read(request(raw), now=NOW), mails.assert_fits)
+    if provider == "graph":
+        if "get" in file:
+            return Target(name, body, mutate, lambda raw: (graph.fetched(_json(raw), now=NOW),), mails.assert_fits)
+        states = ("secretClientValue", "<secretClientState>")
+        return Target(name, body, mutate, lambda raw: graph.read(request(raw), client_states=states), mails.assert_fits)
+    if provider == "telegram":
+        return Target(
+            name, body, mutate, lambda raw: telegram.read(request(raw), now=NOW, bot="bot"), channels.assert_fits
+        )
+    if name.endswith(".form.txt"):
+        signed, _ = signed_sample(name.removesuffix(".form.txt"))
+        reader = twilio if provider == "twilio" else twilio_voice
+
+        def read_form(raw: bytes) -> Iterable[Arrival]:
+            return reader.read(Request(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
+
+        return Target(name, body, mutate, read_form, channels.assert_fits)
+    voice = _VOICE[file.partition("-")[0]]
+    return Target(name, body, mutate, lambda raw: voice(request(raw), now=NOW, region="US"), channels.assert_fits)
+
+
+def _json(raw: bytes) -> object:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
