@@ -89,10 +89,10 @@ def _target(name: str) -> Target:
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
-        reader = twilio if provider == "twilio" else twilio_voice
+        read: Callable[..., Iterable[Arrival]] = twilio.read if provider == "twilio" else twilio_voice.read
 
         def read_form(raw: bytes) -> Iterable[Arrival]:
-            return reader.read(Request(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
+            return read(Request(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
 
         return Target(name, body, mutate, read_form, channels.assert_fits)
     voice = _VOICE[file.partition("-")[0]]
