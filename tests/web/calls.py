@@ -53,6 +53,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/conversations/{conversation_id}/amend"): Call(
         Role.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
     ),
+    ("POST", "/conversations/{conversation_id}/close-order"): Call(
+        Role.OPERATOR, about=True, good=303, form={"order": "wo-{conversation}"}
+    ),
     ("GET", "/operations"): Call(Role.ON_CALL),
     ("GET", "/operations/stages"): Call(Role.ON_CALL),
     ("POST", "/operations/redrive"): Call(Role.ON_CALL, good=303, form={"all": "1"}),

@@ -120,7 +120,7 @@ def test_an_operator_moves_a_conversation_and_is_told_of_what_comes_meanwhile(se
     seen.page.get_by_label("Property, blank for none").fill("elm")
     seen.page.get_by_role("button", name="Move").click()
     expect(seen.page.locator("dl.facts").first).to_contain_text("elm")
-    seen.page.get_by_role("button", name="Close").click()
+    seen.page.get_by_role("button", name="Close", exact=True).click()
     expect(seen.page.get_by_role("button", name="Open again")).to_be_visible()
     seen.page.get_by_label("Reply as an operator").fill("half a sentence")
     seen.served.call(seen.served.site.settle("gas-smell-2b", "one more thing"))

@@ -101,6 +101,20 @@ async def test_an_operator_moves_closes_and_takes_a_conversation(site: Site) -> 
     assert (found.property_id, found.status, found.assignee) == (None, "closed", None)
 
 
+async def test_a_work_order_is_closed_once_and_for_all(site: Site) -> None:
+    async with site.client("desk") as client:
+        page = (await client.get(PATH)).text
+        form = {"order": re.findall(r'name="order" value="([^"]*)"', page)[0]}
+        for _ in range(2):
+            answer = await client.post(f"{PATH}/close-order", data=form)
+            assert "The work order is closed." in (await client.get(answer.headers["location"])).text
+        assert (await client.post(f"{PATH}/close-order", data={"order": "none"})).status_code == 404
+        other = await client.post("/conversations/packages-sunday/close-order", data=form)
+        assert other.status_code == 404
+    orders = await site.backbone.store.work_orders(conversation_id="gas-smell-2b", open_only=True, limit=9)
+    assert len(orders) == page.count('name="order"') - 1
+
+
 async def test_nobody_undoes_what_somebody_else_has_just_decided(site: Site) -> None:
     async with site.client() as client:
         form = {"revision": value((await client.get(PATH)).text, "revision"), "status": "closed"}

@@ -178,6 +178,15 @@ async def test_a_stream_ends_when_the_session_does(site: Site) -> None:
         assert (await listening).text.endswith("event: over\ndata: {}\n\n")
 
 
+async def test_streams_of_open_pages_end_with_the_server(site: Site) -> None:
+    site.app.state.live = live = Live(every=3_600)
+    async with site.client() as client:
+        listening = [asyncio.create_task(client.get(path)) for path in ("/live", "/conversations/gas-smell-2b/live")]
+        await asyncio.sleep(0.1)
+        live.stop()
+        assert [(await one).status_code for one in listening] == [200, 200]
+
+
 async def test_a_look_for_arrivals_reads_the_same_number_of_rows_whatever_there_is(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ _DONE = {
     "reply": "Your reply is saved, and settled as a turn.",
     "again": "This reply was saved before; nothing changed.",
     "amended": "Changed.",
+    "closed": "The work order is closed.",
 }
 
 
@@ -118,6 +119,13 @@ async def amend(reach: Reached, conversation_id: ConversationId, form: Sent) -> 
     except Conflict:
         raise Refused(409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again.") from None
     return see(conversation_path(conversation_id), ("done", "amended"))
+
+
+@router.post("/{conversation_id}/close-order")
+async def close_order(reach: Reached, conversation_id: ConversationId, form: Sent) -> Response:
+    """Close a work order: the repair is done. A second click changes nothing."""
+    await reach.close(conversation_id, form.one("order"))
+    return see(conversation_path(conversation_id), ("done", "closed"))
 
 
 def _known(messages: int, states: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from afterturn import telemetry
 from afterturn.backbone import Backbone
-from afterturn.errors import AfterturnError
 from afterturn.inbox import InboxQuery, Row
 from afterturn.reactions.state import ReactionState
 
@@ -114,6 +113,6 @@ class Samples:
         while True:
             try:
                 self._kept.append(await take(self._backbone))
-            except AfterturnError as error:
+            except Exception as error:  # whatever it is, plots go on
                 telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
             await asyncio.sleep(self._every)

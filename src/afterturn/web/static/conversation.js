@@ -1,12 +1,11 @@
 // Says that there is more than the page shows, and keeps a reply that was begun.
 
+import { listen } from "./live.js";
+
 const bar = document.querySelector(".arrivals");
 
 if (bar?.dataset.live) {
-  const source = new EventSource(bar.dataset.live);
-  source.onmessage = (event) => { bar.querySelector("a").hidden = !JSON.parse(event.data).changed; };
-  source.addEventListener("over", () => source.close());
-  window.addEventListener("pagehide", () => source.close());
+  listen(() => bar.dataset.live, ({ changed }) => { bar.querySelector("a").hidden = !changed; });
 }
 
 // The form's key makes a second sending harmless; this only spares the wait for it.

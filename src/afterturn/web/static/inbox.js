@@ -1,6 +1,8 @@
 // Makes the inbox quicker: older pages follow in place, arrivals announce themselves, arrow keys walk the rows.
 // Everything here is also a link.
 
+import { listen } from "./live.js";
+
 const pager = document.getElementById("pager");
 const bar = document.querySelector(".arrivals");
 const form = document.getElementById("filter-form");
@@ -63,20 +65,17 @@ pager.addEventListener("click", (event) => {
   older(link);
 });
 
-let source;
+const title = document.title;
 
-function listen() {
-  if (!bar?.dataset.live) return;
-  source?.close();
-  source = new EventSource(bar.dataset.live);
-  source.onmessage = (event) => {
-    const { count, more } = JSON.parse(event.data);
-    const link = bar.querySelector("a");
-    link.hidden = !count;
-    link.querySelector("span").textContent = count ? `${count}${more ? "+" : ""} new` : "";
-  };
-  source.addEventListener("over", () => source.close());
+function tell({ count, more }) {
+  const link = bar.querySelector("a");
+  const text = count ? `${count}${more ? "+" : ""} new` : "";
+  link.hidden = !count;
+  link.querySelector("span").textContent = text;
+  document.title = text ? `(${text}) ${title}` : title;
 }
+
+const listenAnew = bar?.dataset.live ? listen(() => bar.dataset.live, tell) : undefined;
 
 bar?.querySelector("a").addEventListener("click", async (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -84,11 +83,13 @@ bar?.querySelector("a").addEventListener("click", async (event) => {
   const link = event.currentTarget;
   try {
     const page = await fetched(link.href);
-    document.getElementById("rows")?.replaceWith(page.getElementById("rows"));
+    const fresh = page.getElementById("rows");
+    if (!fresh) throw new Error("the page has no rows");
+    document.getElementById("rows")?.replaceWith(fresh);
     pager.replaceChildren(...page.getElementById("pager").childNodes);
     bar.dataset.live = page.querySelector(".arrivals").dataset.live;
-    link.hidden = true;
-    listen();
+    tell({ count: 0 });
+    listenAnew?.();
     window.scrollTo({ top: 0 });
     list()?.querySelector("a")?.focus({ preventScroll: true });
     watch();
@@ -114,7 +115,5 @@ form?.addEventListener("submit", () => {
 window.addEventListener("pageshow", () => {
   for (const field of form?.elements ?? []) field.disabled = false;
 });
-window.addEventListener("pagehide", () => source?.close());
 
-listen();
 watch();
