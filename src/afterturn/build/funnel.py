@@ -24,6 +24,7 @@ from afterturn.funnel.fetching.port import Fetching
 from afterturn.funnel.fetching.s3 import S3Fetching, open_s3
 from afterturn.funnel.fetching.sns import LIMITS, SnsFetching
 from afterturn.funnel.intake import Intake, Remembers, Writes
+from afterturn.funnel.reading import public_url
 from afterturn.funnel.responder import Responder
 from afterturn.funnel.running import Funnel
 from afterturn.funnel.sending.graph import GraphSender
@@ -71,7 +72,7 @@ async def open_funnel(
                 account_sid=settings.twilio_account_sid,
                 auth_token=settings.twilio_auth_token,
                 clock=clock,
-                status_callback=None if settings.public_url is None else f"{settings.public_url}/hooks/twilio",
+                status_callback=settings.public_url and public_url(settings.public_url, "/hooks/twilio"),
                 region=settings.phone_region,
             )
         if settings.telegram_token:

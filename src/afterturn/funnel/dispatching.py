@@ -29,7 +29,8 @@ DISPATCHED = "dispatched"
 AUTOMATIC = "automatic"
 """Notes: how far each part is; what became of a message, for people; when a correspondent got automatic mail."""
 
-LEASE = timedelta(minutes=5)
+LEASE = timedelta(minutes=15)
+"""More than the longest message may take, part after part: whoever takes over calls what is begun uncertain."""
 GIVE_UP_AFTER = timedelta(days=3)
 """Later an answer helps nobody; it is left to people."""
 

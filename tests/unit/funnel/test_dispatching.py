@@ -149,7 +149,7 @@ async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(ho
     store = house.backbone.store
     assert len(await store.take_chores("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
     assert await house.dispatching.once() == 0
-    house.clock.advance(timedelta(minutes=6))
+    house.clock.advance(timedelta(minutes=16))
     await house.dispatching.once()
     assert house.provider.got == [("Coming.", 0)]
     assert await house.state() == ("sent", None)
@@ -169,7 +169,7 @@ async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_t
     dying.cancel()
     await asyncio.wait([dying])
     house.provider.acts = [taken]
-    house.clock.advance(timedelta(minutes=6))
+    house.clock.advance(timedelta(minutes=16))
     await house.dispatching.once()
     assert house.provider.got == []
     assert await house.state() == ("uncertain", "answer-lost")
