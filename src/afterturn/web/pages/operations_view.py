@@ -89,7 +89,7 @@ def stages(now: Sample, before: Sequence[Sample]) -> tuple[Stage, ...]:
         return Stage(
             name=name,
             number=value(now),
-            age=f"oldest {age(now.at - oldest)}" if oldest is not None and value(now) else "",
+            age=_aged(value(now), None if oldest is None else now.at - oldest, bad),
             bad=bad and value(now) > 0,
             plot=plot([float(value(one)) for one in (*before, now)], name),
         )
@@ -120,11 +120,11 @@ def consumers(
                 declared=name in declared,
                 since=one.registered_at,
                 owed=sample.owed,
-                lag=age(sample.lag) if sample.owed else "–",
+                lag=_lag(sample.lag) if sample.owed else "–",
                 failed=sample.failed,
                 seen=sample.seen,
                 looked_at=now.looked_at,
-                plot=plot(lags, f"Lag of {name}", told=lambda value: age(timedelta(seconds=value))) if live else None,
+                plot=plot(lags, f"Lag of {name}", told=lambda value: _lag(timedelta(seconds=value))) if live else None,
             )
         )
     return tuple(found)
@@ -145,6 +145,16 @@ def plot(
         under=f"0,{HEIGHT:g} {line} {WIDTH:g},{HEIGHT:g}",
         label=f"{name}: now {told(values[-1])}, highest {told(max(values))} of {len(values)} samples",
     )
+
+
+def _aged(number: int, oldest: timedelta | None, bad: bool) -> str:
+    if not number:
+        return "none" if bad else "nothing waits"
+    return f"oldest {_lag(oldest)}" if oldest is not None else "to be looked at" if bad else "on their way"
+
+
+def _lag(length: timedelta) -> str:
+    return "under 1s" if length < timedelta(seconds=1) else age(length)
 
 
 def letter_view(one: DeadLetter) -> LetterView:

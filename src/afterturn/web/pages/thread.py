@@ -70,7 +70,8 @@ class TurnView:
     def told(self) -> str:
         owing = [name for name, state in self.reactions if state in ("owed", "failed")]
         seen = sum(state == "seen" for _, state in self.reactions)
-        return f"turn settled, {', '.join(owing)} behind" if owing else f"turn settled, seen by {seen}"
+        behind = ", ".join(owing) if len(owing) < 3 else str(len(owing))
+        return f"turn settled, {behind} behind" if owing else f"turn settled, seen by {seen}"
 
 
 @dataclass(frozen=True, slots=True)
