@@ -33,6 +33,8 @@ from afterturn.errors import InvalidRecord
 MAX_ID_CHARS = 200
 MAX_TEXT_BYTES = 300_000
 """One message has to fit a DynamoDB item (400 KB) with its attributes."""
+MAX_MESSAGE_BYTES = 350_000
+"""Of a message's texts together, for the same reason."""
 MAX_PARTICIPANTS = 100
 MAX_TURN_MESSAGES = 30
 MAX_TURN_BYTES = 3_500_000
@@ -177,7 +179,8 @@ class Attachment(Record):
 class Message(Record):
     """One utterance. Its ``id`` is unique in its conversation; so is ``provider_id`` where there is one.
 
-    ``edited_at``: when its text was last edited by who said it.
+    ``edited_at``: when its text was last edited by who said it. ``whole``: of a mail everything that it holds, where
+    ``text`` is what remains of it without the quotes below.
     """
 
     id: Id
@@ -188,6 +191,15 @@ class Message(Record):
     provider_id: Id | None = None
     attachments: Annotated[tuple[Attachment, ...], Field(max_length=50)] = ()
     edited_at: Time | None = None
+    whole: Text | None = None
+
+    @model_validator(mode="after")
+    def _fits_one_item(self) -> Self:
+        if self.whole is not None:
+            size = len(self.text.encode()) + len(self.whole.encode())
+            if size > MAX_MESSAGE_BYTES:
+                raise ValueError(f"text and whole have {size} bytes; at most {MAX_MESSAGE_BYTES} are allowed together")
+        return self
 
 
 class ConversationMeta(Record):
@@ -262,7 +274,8 @@ class Turn(Record):
 
     @model_validator(mode="after")
     def _fits_one_transaction(self) -> Self:
-        size = sum(len(message.text) * (1 if message.text.isascii() else 4) for message in self.messages)
+        texts = [text for one in self.messages for text in (one.text, one.whole) if text]
+        size = sum(len(text) * (1 if text.isascii() else 4) for text in texts)
         if size > MAX_TURN_BYTES:
             raise ValueError(
                 f"the messages have {size} bytes; a turn holds at most {MAX_TURN_BYTES}: "

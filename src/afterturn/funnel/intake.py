@@ -31,6 +31,7 @@ from afterturn.funnel.arrivals import (
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.threads import MOVED, find_thread, moved_to, remember_thread
 from afterturn.model import (
+    MAX_MESSAGE_BYTES,
     MAX_TURN_MESSAGES,
     Channel,
     ConversationMeta,
@@ -279,7 +280,16 @@ def message_of(one: Arrived) -> Message:
         at=one.at,
         provider_id=provider_id,
         attachments=one.attachments,
+        whole=_whole(one),
     )
+
+
+def _whole(one: Arrived) -> str | None:
+    """As much of everything as fits beside the text."""
+    if one.whole is None or one.whole == one.text:
+        return None
+    left = MAX_MESSAGE_BYTES - len(one.text.encode())
+    return one.whole.encode()[:left].decode(errors="ignore")
 
 
 def _is_somebody(address: str) -> bool:

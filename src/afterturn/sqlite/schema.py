@@ -187,6 +187,7 @@ CREATE TABLE chores (
 CREATE INDEX chores_waiting ON chores (kind, visible_at, key) WHERE done = 0;
 
 ALTER TABLE messages ADD COLUMN edited_at TEXT;
+ALTER TABLE messages ADD COLUMN whole TEXT;
 
 ALTER TABLE conversations ADD COLUMN assignee TEXT;
 ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;

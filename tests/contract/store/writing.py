@@ -250,6 +250,11 @@ class SavingContract:
         assert after == before.model_copy(update={"message_count": 2})
         assert [m.id for m in await store.messages("c1")] == ["m1", "m2"]
 
+    async def test_everything_of_a_mail_comes_back_beside_its_text(self, store: Store) -> None:
+        given = message("m1").model_copy(update={"whole": "text of m1\n> and what it quotes"})
+        await store.save_messages(meta("c1"), [given], now=at(2))
+        assert await store.messages("c1") == (given,)
+
     async def test_saved_messages_count_once_they_are_settled(self, store: Store) -> None:
         """The recency of a mid-turn message comes with the turn that settles it."""
         await settle_new(store, "c1", message("m1", 1), now=at(1))

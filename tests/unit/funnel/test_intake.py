@@ -155,6 +155,16 @@ async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
     assert found.last_message_at == NOW
 
 
+async def test_of_a_mail_everything_is_kept_beside_what_is_new(house: House) -> None:
+    whole = "Yes!\n> Shall we come at nine?"
+    await house.intake.take(mail("one", text="Yes!", whole=whole))
+    await house.intake.take(mail("two", text="ü" * 100_000, whole="ü" * 149_999))
+    [one] = await house.backbone.store.messages("mail:one")
+    assert (one.text, one.whole) == ("Yes!", whole)
+    [two] = await house.backbone.store.messages("mail:two")
+    assert two.whole == "ü" * 75_000
+
+
 async def test_deliveries_never_go_back_and_are_no_turns(house: House) -> None:
     """F49: delivered, sent, delivered stays delivered; and an id seen in a state is no known message."""
     for state, rank in (("delivered", 40), ("sent", 20), ("delivered", 40)):

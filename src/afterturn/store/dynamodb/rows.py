@@ -140,6 +140,7 @@ def message(item: Mapping[str, Any]) -> Message:
         provider_id=item.get("providerId"),
         attachments=tuple(Attachment.model_validate(one) for one in item.get("attachments", ())),
         edited_at=time_or_none(item.get("editedAt")),
+        whole=item.get("whole"),
     )
 
 
@@ -155,6 +156,7 @@ def message_item(given: Message, seq: int) -> Plain:
         "providerId": given.provider_id,
         "attachments": [one.to_json() for one in given.attachments] or None,
         "editedAt": text_or_none(given.edited_at),
+        "whole": given.whole,
     }
 
 

@@ -33,7 +33,7 @@ CONVERSATION = (
     "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
     "settled_at, recorded_at, message_count, assignee, revision"
 )
-MESSAGE = "id, direction, role, text, at, provider_id, attachments, edited_at"
+MESSAGE = "id, direction, role, text, at, provider_id, attachments, edited_at, whole"
 TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
 STAMP = "conversation_id, consumer, through, at, data, failed_through, error"
 WORK_ORDER = "id, conversation_id, property_id, category, urgency, message_id, opened_at, status"
@@ -125,6 +125,7 @@ def message(row: tuple[Any, ...]) -> Message:
         if row[6] == "[]"
         else tuple(Attachment.model_validate(attachment) for attachment in from_dump(row[6])),
         edited_at=time_or_none(row[7]),
+        whole=row[8],
     )
 
 

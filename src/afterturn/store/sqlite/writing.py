@@ -227,7 +227,7 @@ def _insert(
     for message in messages:
         cursor = connection.execute(
             "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments, "
-            "edited_at) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            "edited_at, whole) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
             (
                 conversation_id,
                 last_seq + len(added) + 1,
@@ -239,6 +239,7 @@ def _insert(
                 message.text,
                 rows.to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
                 rows.text_or_none(message.edited_at),
+                message.whole,
             ),
         )
         if cursor.rowcount:
