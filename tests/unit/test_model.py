@@ -193,6 +193,7 @@ def test_records_round_trip_as_camel_case_json() -> None:
                 "providerId": "SM1",
                 "attachments": [attachment],
                 "editedAt": "2026-03-01T12:01:05.000000Z",
+                "whole": None,
             }
         ],
         "flushMode": "immediate",
