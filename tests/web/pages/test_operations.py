@@ -6,8 +6,10 @@ from datetime import timedelta
 
 from tests.web.pages.demo import Site
 
+from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
+from afterturn.testing.faults import Fault, Faults, Moment, faulty
 from afterturn.web.pages.samples import take
 
 
@@ -16,6 +18,11 @@ async def bury(site: Site, reason: str = "no good") -> str:
     taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
     await site.backbone.stream.bury(taken[0], reason=reason)
     return (await site.backbone.stream.dead_letters(limit=100))[-1].id
+
+
+def down(error: type[Exception]) -> Faults:
+    """Nothing answers."""
+    return Faults(lambda number, verb: Fault(Moment.BEFORE, error))
 
 
 async def test_a_quiet_house_says_that_nothing_is_owed(site: Site) -> None:
@@ -114,3 +121,15 @@ async def test_a_sample_counts_every_stage_and_how_far_each_consumer_is(site: Si
     assert (topics.owed, topics.failed, topics.seen) == (1, 1, found.looked_at - 2)
     assert (grade.owed, grade.failed, grade.seen) == (2, 0, found.looked_at - 2)
     assert grade.lag > timedelta(0)
+
+
+async def test_while_stream_and_engine_are_down_the_page_says_so_and_shows_the_rest(site: Site) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    await site.fail("gas-smell-2b", "topics")
+    for room, outage in (("stream", StreamUnavailable), ("engine", EngineUnavailable)):
+        setattr(site.backbone, room, faulty(getattr(site.backbone, room), down(outage)))
+    async with site.client("duty") as client:
+        page = (await client.get("/operations")).text
+    assert page.count("does not answer") == 5
+    assert "RuntimeError" in page
+    assert "3 reactions owed." in page

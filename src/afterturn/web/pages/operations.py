@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from afterturn.backbone import Backbone
-from afterturn.errors import InvalidQuery
+from afterturn.errors import InvalidQuery, NotFound
 from afterturn.inbox import Window
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
@@ -17,7 +18,7 @@ from afterturn.web.api.common import Admin, OnCall, Opened
 from afterturn.web.pages.operations_view import consumers, debt_view, failure_view, letter_view, stages
 from afterturn.web.pages.rendering import render
 from afterturn.web.pages.routing import PageRoute, Sent, see
-from afterturn.web.pages.samples import Samples, take
+from afterturn.web.pages.samples import Samples, answered, take
 from afterturn.web.pages.texts import count
 
 PATH = "/operations"
@@ -47,7 +48,7 @@ async def show_operations(
     """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet."""
     samples: Samples = request.app.state.samples
     now = await take(backbone)
-    letters = await backbone.stream.dead_letters(limit=_SHOWN + 1)
+    letters = await answered(backbone.stream.dead_letters(limit=_SHOWN + 1))
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=timedelta(0))
@@ -57,8 +58,8 @@ async def show_operations(
         "operations.html",
         stages=stages(now, samples.taken),
         consumers=consumers(now, samples.taken, await backbone.store.registrations(), backbone.registry.signalled),
-        letters=[letter_view(one) for one in letters[:_SHOWN]],
-        more_letters=len(letters) > _SHOWN,
+        letters=None if letters is None else [letter_view(one) for one in letters[:_SHOWN]],
+        more_letters=letters is not None and len(letters) > _SHOWN,
         failures=[failure_view(one) for one in failures[:_SHOWN]],
         more_failures=len(failures) > _SHOWN,
         debts=[debt_view(one) for one in owing[:_SHOWN]],
@@ -100,9 +101,12 @@ async def retry(caller: OnCall, backbone: Opened, form: Sent) -> Response:
         for one in await backbone.store.failures(limit=1_000_000)
         if everything or (one.conversation_id == conversation_id and one.consumer == consumer)
     ]
+    retried = 0
     for one in chosen:
-        await backbone.engine.retry(one.consumer, one.conversation_id)
-    return _done("retried", len(chosen))
+        with suppress(NotFound):  # somebody else was quicker
+            await backbone.engine.retry(one.consumer, one.conversation_id)
+            retried += 1
+    return _done("retried", retried)
 
 
 @router.post("/emit")

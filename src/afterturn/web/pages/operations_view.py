@@ -29,8 +29,10 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
+    """``number``: None where it does not answer."""
+
     name: str
-    number: int
+    number: int | None
     age: str
     bad: bool
     plot: Plot | None
@@ -85,13 +87,15 @@ class DebtView:
 def stages(now: Sample, before: Sequence[Sample]) -> tuple[Stage, ...]:
     """Every stage a record passes, in its order."""
 
-    def stage(name: str, value: Callable[[Sample], int], oldest: datetime | None, bad: bool = False) -> Stage:
+    def stage(name: str, value: Callable[[Sample], int | None], oldest: datetime | None, bad: bool = False) -> Stage:
+        number = value(now)
+        known = [float(one) for one in map(value, (*before, now)) if one is not None]
         return Stage(
             name=name,
-            number=value(now),
-            age=_aged(value(now), None if oldest is None else now.at - oldest, bad),
-            bad=bad and value(now) > 0,
-            plot=plot([float(value(one)) for one in (*before, now)], name),
+            number=number,
+            age=_aged(number, None if oldest is None else now.at - oldest, bad),
+            bad=number is None or (bad and number > 0),
+            plot=plot(known, name),
         )
 
     return (
@@ -147,7 +151,9 @@ def plot(
     )
 
 
-def _aged(number: int, oldest: timedelta | None, bad: bool) -> str:
+def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:
+    if number is None:
+        return "does not answer"
     if not number:
         return "none" if bad else "nothing waits"
     return f"oldest {_lag(oldest)}" if oldest is not None else "to be looked at" if bad else "on their way"

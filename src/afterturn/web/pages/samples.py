@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from afterturn import telemetry
 from afterturn.backbone import Backbone
+from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.inbox import InboxQuery, Row
 from afterturn.reactions.state import ReactionState
+
+T = TypeVar("T")
 
 EVERY_S = 20.0
 KEPT = 180
@@ -38,13 +42,16 @@ class ConsumerSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at every stage. ``looked_at``: conversations with a settled turn that consumers were compared with."""
+    """One look at every stage; None where the stream or the engine did not answer.
+
+    ``looked_at``: conversations with a settled turn that consumers were compared with.
+    """
 
     at: datetime
-    main: int
-    direct: int
-    dead: int
-    waiting: int
+    main: int | None
+    direct: int | None
+    dead: int | None
+    waiting: int | None
     failed: int
     stream_oldest: datetime | None
     reactions_oldest: datetime | None
@@ -53,12 +60,15 @@ class Sample:
 
 
 async def take(backbone: Backbone) -> Sample:
-    """A sample of now: a few requests and one bounded read of the recency index."""
+    """A sample of now: a few requests and one bounded read of the recency index.
+
+    An outage of stream or engine is part of it; one of the store raises StoreError.
+    """
     now = backbone.clock()
     depth, waiting, oldest, failures, page = await asyncio.gather(
-        backbone.stream.depth(),
-        backbone.engine.waiting(),
-        backbone.engine.oldest(),
+        answered(backbone.stream.depth()),
+        answered(backbone.engine.waiting()),
+        answered(backbone.engine.oldest()),
         backbone.store.failures(limit=_FAILURES),
         backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
     )
@@ -67,16 +77,24 @@ async def take(backbone: Backbone) -> Sample:
     rows = [row for row in page.rows if row.conversation.settled_at is not None]
     return Sample(
         at=now,
-        main=depth.main,
-        direct=depth.direct,
-        dead=depth.dead,
+        main=None if depth is None else depth.main,
+        direct=None if depth is None else depth.direct,
+        dead=None if depth is None else depth.dead,
         waiting=waiting,
         failed=len(failures),
-        stream_oldest=depth.oldest,
+        stream_oldest=None if depth is None else depth.oldest,
         reactions_oldest=oldest,
         looked_at=len(rows),
         consumers={name: consumer_sample(name, rows, failed[name], now) for name in registrations},
     )
+
+
+async def answered(asked: Awaitable[T]) -> T | None:
+    """What the stream or the engine says; None where it does not answer."""
+    try:
+        return await asked
+    except (EngineUnavailable, StreamUnavailable):
+        return None
 
 
 def consumer_sample(name: str, rows: Sequence[Row], failed: int, now: datetime) -> ConsumerSample:
