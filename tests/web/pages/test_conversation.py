@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from pydantic import JsonValue
 from tests.web.pages.demo import Site, link, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.model import Attachment
 
 PATH = "/conversations/gas-smell-2b"
@@ -138,6 +140,35 @@ async def test_a_caller_of_one_property_moves_nothing_out_of_it(site: Site) -> N
     found = await site.backbone.store.conversation("gas-smell-2b")
     assert found is not None
     assert found.property_id == "maple-court"
+
+
+@pytest.mark.parametrize(
+    ("noted", "words"),
+    [
+        ({"state": "sent", "reason": None}, '<p class="dim sent">sent</p>'),
+        ({"state": "waiting", "reason": "throttled"}, '<p class="dim sent">waits to be sent: throttled</p>'),
+        ({"state": "undeliverable", "reason": "opted-out"}, '<p class="tag tag-failed">was not sent: opted-out</p>'),
+        ({"state": "uncertain", "reason": "<b>"}, '<p class="tag tag-failed">may not have been sent: &lt;b&gt;</p>'),
+    ],
+)
+async def test_what_became_of_sending_a_reply_stands_below_it(site: Site, noted: JsonValue, words: str) -> None:
+    async with site.client() as client:
+        key = value((await client.get(PATH)).text, "key")
+        await client.post(f"{PATH}/reply", data={"key": key, "text": "On my way."})
+        last = (await site.backbone.store.messages("gas-smell-2b"))[-1]
+        await site.backbone.store.note(DISPATCHED, f"gas-smell-2b {last.id}", noted)
+        page = (await client.get(PATH)).text
+    assert words in page.partition("On my way.")[2]
+
+
+async def test_a_form_that_has_sent_one_reply_sends_no_other(site: Site) -> None:
+    async with site.client() as client:
+        key = value((await client.get(PATH)).text, "key")
+        await client.post(f"{PATH}/reply", data={"key": key, "text": "One."})
+        answer = await client.post(f"{PATH}/reply", data={"key": key, "text": "Another."})
+    assert answer.status_code == 409
+    assert "This form has sent another reply." in answer.text
+    assert (await texts(site, "gas-smell-2b"))[-1] == "One."
 
 
 async def test_an_id_may_hold_anything(site: Site) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import JsonValue
 
 from afterturn.errors import Conflict, InvalidRecord
-from afterturn.model import UNASSIGNED, parse
+from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.model import UNASSIGNED, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, Opened, Operator, Reached
@@ -31,7 +33,7 @@ _ORDERS = 100
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 _DONE = {
-    "reply": "Your reply is saved, and settled as a turn.",
+    "reply": "Your reply is saved, and goes out where the channel is set up.",
     "again": "This reply was saved before; nothing changed.",
     "amended": "Changed.",
     "closed": "The work order is closed.",
@@ -63,7 +65,7 @@ async def show_conversation(
         "conversation.html",
         conversation=row.conversation,
         about=row_view(row, found.items[-1] if found.items else None),
-        items=list(items(row, found.items, turns, first)),
+        items=list(items(row, found.items, turns, first, await _sent(reach, conversation_id, found.items))),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders,
         here=here,
@@ -98,7 +100,12 @@ async def reply(reach: Reached, backbone: Opened, conversation_id: ConversationI
         raise InvalidRecord("text", "Write something first: an empty reply is not sent.")
     given = parse(conversations.Reply, {"text": text})
     key = f"form-{form.one('key')}"[:200]
-    answer = await conversations.reply(reach, backbone, conversation_id, key, given)
+    try:
+        answer = await conversations.reply(reach, backbone, conversation_id, key, given)
+    except Refused as refused:
+        if refused.status_code != 409:
+            raise
+        raise Refused(409, "conflict", "This form has sent another reply. Open the page anew for a new one.") from None
     return see(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
 
 
@@ -126,6 +133,13 @@ async def close_order(reach: Reached, conversation_id: ConversationId, form: Sen
     """Close a work order: the repair is done. A second click changes nothing."""
     await reach.close(conversation_id, form.one("order"))
     return see(conversation_path(conversation_id), ("done", "closed"))
+
+
+async def _sent(reach: Reach, conversation_id: str, messages: Sequence[Message]) -> dict[str, JsonValue]:
+    """What became of sending each of these messages, as far as it is known."""
+    keys = {f"{conversation_id} {one.id}": one.id for one in messages if one.direction is Direction.OUTBOUND}
+    found = await reach.backbone.store.noted(DISPATCHED, list(keys)) if keys else {}
+    return {keys[key]: value for key, value in found.items()}
 
 
 def _known(messages: int, states: Iterable[str]) -> str:

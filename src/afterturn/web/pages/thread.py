@@ -22,6 +22,13 @@ SHOWN_CHARS = 1_500
 
 _LINK = re.compile(r"https?://[^\s<>\"'\u200e\u200f\u202a-\u202e\u2066-\u2069]{1,2000}", re.IGNORECASE)
 _TRAILING = ".,;:!?)]}»…"
+_SENDING = {
+    "sent": "sent",
+    "waiting": "waits to be sent",
+    "undeliverable": "was not sent",
+    "uncertain": "may not have been sent",
+    "given-up": "was not sent, and is not tried any more",
+}
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -43,6 +50,14 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of sending a message. ``bad``: a person has to see to it."""
+
+    text: str
+    bad: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MessageView:
     id: str
     at: datetime
@@ -53,6 +68,7 @@ class MessageView:
     """What is folded away, of a long text."""
     files: tuple[FileView, ...]
     edited_at: datetime | None
+    delivery: Delivery | None
     kind: str = "message"
 
 
@@ -96,10 +112,17 @@ class StampView:
     raw: str
 
 
-def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], first: int) -> Iterator[Item]:
+def items(
+    row: Row,
+    messages: Sequence[Message],
+    turns: Sequence[SettledTurn],
+    first: int,
+    sent: Mapping[str, JsonValue],
+) -> Iterator[Item]:
     """Messages in thread order, each turn after the last one that it settled, with a mark where a day begins.
 
-    ``first``: how many messages come before these. Turns that end among others are left out.
+    ``first``: how many messages come before these; turns that end among others are left out. ``sent``: what became of
+    sending a message, by its id.
     """
     ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
@@ -109,7 +132,7 @@ def items(row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], f
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message)
+        yield message_view(message, delivery(sent.get(message.id)))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -122,7 +145,7 @@ def before(messages: Sequence[Message]) -> datetime | None:
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
-def message_view(message: Message) -> MessageView:
+def message_view(message: Message, sending: Delivery | None = None) -> MessageView:
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -135,7 +158,17 @@ def message_view(message: Message) -> MessageView:
         rest=rest,
         files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
         edited_at=message.edited_at,
+        delivery=sending,
     )
+
+
+def delivery(noted: JsonValue) -> Delivery | None:
+    """What sending has noted of a message, in words."""
+    if not isinstance(noted, dict) or noted.get("state") not in _SENDING:
+        return None
+    words = _SENDING[str(noted["state"])]
+    reason = noted.get("reason")
+    return Delivery(f"{words}: {reason}" if reason else words, noted["state"] not in ("sent", "waiting"))
 
 
 def turn_view(row: Row, turn: SettledTurn) -> TurnView:
