@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from datetime import timedelta
 
 import httpx
 import pytest
 from tests.web.rig import API, BASE, START, Rig, error_of, raw
 
-from afterturn.errors import ConfigError, MissingExtra
+from afterturn.errors import ConfigError
 from afterturn.web.access import COOKIE, LOGIN_TRIES, check_binding
 from afterturn.web.roles import Role
 from afterturn.web.tokens import Token, add_token, digest_of, remove_token
@@ -207,11 +205,3 @@ def test_others_are_let_near_only_where_somebody_has_a_token(host: str) -> None:
 def test_this_machine_needs_no_token(host: str) -> None:
     check_binding(host, 0)
 
-
-@pytest.mark.parametrize("module", ["app", "server"])
-def test_without_the_extra_it_says_what_to_install(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fastapi", "uvicorn"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"afterturn.web.{module}", raising=False)
-    with pytest.raises(MissingExtra, match=r"pip install 'afterturn\[web\]'"):
-        importlib.import_module(f"afterturn.web.{module}")

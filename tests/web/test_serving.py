@@ -1,4 +1,4 @@
-"""``serve`` and ``token``, as people run them."""
+"""``up`` and ``token``, as people run them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Running:
 
 @contextmanager
 def serving(*arguments: object) -> Iterator[Running]:
-    with start("--app", "served_app:app", "serve", "--port", 0, *arguments) as process:
+    with start("--app", "served_app:app", "up", "--port", 0, *arguments) as process:
         try:
             yield Running(process)
         finally:
@@ -134,7 +134,7 @@ def test_a_store_that_breaks_while_it_is_served_is_a_503(tmp_path: Path) -> None
 
 
 def test_others_than_this_machine_are_refused_without_a_token() -> None:
-    done = run("serve", "--host", "0.0.0.0", "--port", 0)
+    done = run("up", "--host", "0.0.0.0", "--port", 0)
     assert done.code == 2
     assert "afterturn token add" in done.err
     assert not Path("test.db").exists()
@@ -149,7 +149,7 @@ def test_a_port_in_use_is_said_before_anything_is_opened() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run("serve", "--port", taken.getsockname()[1])
+        done = run("up", "--port", taken.getsockname()[1])
     assert done.code == 2
     assert "--port" in done.err
     assert not Path("test.db").exists()

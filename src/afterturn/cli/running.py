@@ -1,4 +1,4 @@
-"""``up``, its halves ``bridge`` and ``worker``, and ``drain``: what runs reactions."""
+"""``bridge``, ``worker`` and ``drain``: what runs reactions."""
 
 from __future__ import annotations
 
@@ -44,18 +44,6 @@ if TYPE_CHECKING:
 _LINE_EVERY = 5.0
 
 
-def up(
-    ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
-) -> None:
-    """Run bridge, reactions and sweeps until Ctrl-C.
-
-    The first Ctrl-C (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at
-    the next start. Several may run on one file.
-    """
-    set_up_logging(ctx, log_level, default=Level.INFO)
-    raise typer.Exit(asyncio.run(_up(app_of(ctx, app), settings_of(ctx, db))))
-
-
 def worker(
     ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
 ) -> None:
@@ -64,7 +52,7 @@ def worker(
     It stops as `up` does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
     """
     set_up_logging(ctx, log_level, default=Level.INFO)
-    raise typer.Exit(asyncio.run(_up(app_of(ctx, app), settings_of(ctx, db), bridging=False)))
+    raise typer.Exit(asyncio.run(work(app_of(ctx, app), settings_of(ctx, db), bridging=False)))
 
 
 def bridge(
@@ -79,7 +67,8 @@ def bridge(
     raise typer.Exit(asyncio.run(_bridge(app_of(ctx, app), settings_of(ctx, db))))
 
 
-async def _up(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
+async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
+    """Run reactions and sweeps, and the bridge with them, until a signal comes."""
     async with app.open(settings) as backbone, _answers(app, backbone) as answers:
 
         async def run(stop: asyncio.Event) -> None:

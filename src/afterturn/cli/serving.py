@@ -1,4 +1,4 @@
-"""``serve``: what ``up`` runs, with the HTTP API, in one process."""
+"""``up``: everything in one process, and what people and providers see of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from afterturn.cli.exits import Exit
 from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, set_up_logging, settings_of
 from afterturn.cli.output import note
 from afterturn.cli.place import place_of
-from afterturn.cli.running import names_of, until_stopped, what_is_left
+from afterturn.cli.running import names_of, until_stopped, what_is_left, work
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings
 from afterturn.funnel.turns import TurnDoor
@@ -25,37 +25,45 @@ from afterturn.web.tokens import TokenFile, read_tokens
 PORT = 8722
 
 
-def serve(
+def up(
     ctx: typer.Context,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine need tokens.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The port; 0 takes any.")] = PORT,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help=f"The port; 0 takes any. {PORT}, or any where that is in use."
+        ),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http/--no-http", metavar="", help="Serve pages, API and channels.")] = True,
     tokens: TokensFile = None,
     profile: Profiled = None,
     db: Db = None,
     app: AppName = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Serve the HTTP API, and run bridge, reactions and sweeps, until Ctrl-C.
+    """Run bridge, reactions and sweeps, and serve the inbox, the HTTP API and channels, until Ctrl-C.
 
-    On this machine a link that logs in once is printed; others send tokens of `afterturn token add`. It stops as `up`
-    does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
+    On this machine a link that logs in once is printed; others send tokens of `afterturn token add`. The first Ctrl-C
+    (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at the next start.
+    Several may run on one file.
     """
     set_up_logging(ctx, log_level, default=Level.INFO)
-    emitter = None if "AFTERTURN_EMITTER" in os.environ else Emitter.WEB
+    emitter = None if "AFTERTURN_EMITTER" in os.environ or not http else Emitter.WEB
     settings = settings_of(ctx, db, tokens=tokens, emitter=emitter)
-    raise typer.Exit(asyncio.run(_serve(app_of(ctx, app), settings, host, port)))
+    chosen = app_of(ctx, app)
+    raise typer.Exit(asyncio.run(_serve(chosen, settings, host, port) if http else work(chosen, settings)))
 
 
-async def _serve(app: App, settings: Settings, host: str, port: int) -> Exit:
-    # Here, since only this command needs the web extra.
+async def _serve(app: App, settings: Settings, host: str, port: int | None) -> Exit:
+    # Here, since only this command needs them.
     from afterturn.build.funnel import open_funnel  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.hooks import mount_hooks  # noqa: PLC0415
 
-    with server.bind(host, port) as listener:
+    with server.bind(host, PORT if port is None else port, or_any=port is None) as listener:
         local = is_loopback(listener.getsockname()[0])
         if not local:
             check_binding(host, len(read_tokens(settings.tokens)))

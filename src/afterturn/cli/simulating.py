@@ -64,7 +64,7 @@ def simulate(
 ) -> None:
     """Play conversations as if they happened now, each at its own pace, faster than they were.
 
-    Every turn is settled when its time has come. What reacts is `afterturn up` (or `serve`) in another terminal. Ctrl-C
+    Every turn is settled when its time has come. What reacts is `afterturn up` in another terminal. Ctrl-C
     stops between turns.
     """
     set_up_logging(ctx, log_level)

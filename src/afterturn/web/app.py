@@ -1,16 +1,11 @@
-"""The HTTP application on an open backbone. Needs the web extra."""
+"""The HTTP application on an open backbone."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from afterturn.errors import MissingExtra
-
-try:
-    from fastapi import FastAPI
-except ImportError as error:
-    raise MissingExtra("serving HTTP needs the web extra: pip install 'afterturn[web]'") from error
+from fastapi import FastAPI
 
 from afterturn.backbone import Backbone
 from afterturn.web.access import Access

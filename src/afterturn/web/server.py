@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 
-from afterturn.errors import ConfigError, MissingExtra
+import uvicorn
+from fastapi import FastAPI
 
-try:
-    import uvicorn
-    from fastapi import FastAPI
-except ImportError as error:
-    raise MissingExtra("serving HTTP needs the web extra: pip install 'afterturn[web]'") from error
+from afterturn.errors import ConfigError
 
+_BACKLOG = 2048
 _GRACE_S = 10
 """How long answers that have begun may take once a stop was asked for."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket to serve on; port 0 takes any that is free. Raises ConfigError."""
+def bind(host: str, port: int, *, or_any: bool = False) -> socket.socket:
+    """A socket to serve on; port 0 takes any that is free, and ``or_any`` too where the port is in use.
+
+    Raises ConfigError.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -29,8 +31,11 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(_BACKLOG)  # here, since only this tells that somebody else listens
     except OSError as error:
         listener.close()
+        if or_any and error.errno == errno.EADDRINUSE:
+            return bind(host, 0)
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}; take another with --port, or 0 for any"
         ) from None

@@ -211,7 +211,7 @@ async def reply(
 ) -> JSONResponse:
     """Save an operator's reply, settle it as a turn, so that every consumer sees it, and send it.
 
-    It goes out by the channel that the conversation came in by, where `serve`, `up` or a worker has that set up.
+    It goes out by the channel that the conversation came in by, where `up` or a worker has that set up.
     """
     await reach.row(conversation_id)
     meta = await backbone.store.meta(conversation_id)

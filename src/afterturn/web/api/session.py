@@ -70,7 +70,7 @@ async def follow_link(request: Request, key: str = "") -> Response:
     access = _tried(request)
     opened = access.redeem(key)
     if opened is None:
-        text = "the link was used before, or is too old; start `afterturn serve` again for a new one"
+        text = "the link was used before, or is too old; start `afterturn up` again for a new one"
         raise Refused(401, "unauthenticated", text, field="key")
     return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)
 

@@ -6,14 +6,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from afterturn.errors import MissingExtra
-
-try:
-    import jinja2
-    from fastapi import Request
-    from fastapi.responses import HTMLResponse
-except ImportError as error:
-    raise MissingExtra("serving pages needs the web extra: pip install 'afterturn[web]'") from error
+import jinja2
+from fastapi import Request
+from fastapi.responses import HTMLResponse
 
 from afterturn.clock import to_text
 from afterturn.web.pages import texts
