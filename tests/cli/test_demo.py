@@ -27,7 +27,8 @@ def test_what_it_made_can_be_looked_at_and_it_says_how(tmp_path: Path) -> None:
     (path,) = re.findall(r"export AFTERTURN_DB=(\S+)", done.out)
     assert call("--db", path, "audit", "--grace", "0s").code == 0
     for command in re.findall(r"^  afterturn (.*?)(?:  .*)?$", done.out, re.MULTILINE):
-        assert call("--db", path, *command.split()).code == 0
+        if command != "up":
+            assert call("--db", path, *command.split()).code == 0
 
 
 def test_the_demo_is_the_same_each_time_but_for_times(tmp_path: Path) -> None:

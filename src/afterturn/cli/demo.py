@@ -196,6 +196,7 @@ def _print_further(settings: Settings, rows: Sequence[Row]) -> None:
     _print_head("Look further")
     print(f"  {export_of(settings)}")
     command = _command()
+    print(f"  {command} up                            the inbox in your browser: open the link that it prints")
     print(f"  {command} inbox --window 24h            also --topic, --property, --grade, --channel …")
     if rows:
         newest = next((row for row in rows if row.stamp("maintenance").get("alert")), rows[0])
