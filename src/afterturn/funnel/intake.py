@@ -6,8 +6,9 @@ Whatever dies half-way is done again by the provider's next delivery, and change
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -131,10 +132,12 @@ class Intake:
                 raise AssertionError(f"{type(arrival).__name__} is none of the store's")
 
     async def _message(self, one: Arrived) -> Taken:
-        conversation_id = await find_thread(self._store, one.thread, one.party, one.at)
+        conversation_id, property_id = await asyncio.gather(
+            find_thread(self._store, one.thread, one.party, one.at), self._property(one.party)
+        )
         message = message_of(one)
         await self._remember(one, conversation_id, message)
-        meta = await self._meta(conversation_id, one.channel, one.party, one.participants)
+        meta = _meta(conversation_id, one.channel, property_id, (one.party.sender, *one.participants))
         if self._answering and message.direction is Direction.INBOUND and one.hush is None:
             await self._writes.save_messages(meta, [message], chores=[self._answer(one, conversation_id, message)])
             return Taken("saved", conversation_id)
@@ -162,14 +165,16 @@ class Intake:
         )
 
     async def _remember(self, one: Arrived, conversation_id: str, message: Message) -> None:
-        """Before the message is saved: what dies in between is remembered again."""
+        """Before the message is saved: what dies in between is remembered again. None of the notes needs another, so
+        they share a wait.
+        """
+        notes: list[Awaitable[object]] = []
         if one.channel is Channel.EMAIL:
-            await remember_thread(
-                self._store, conversation_id, one.thread, one.party, one.at, [message.provider_id or message.id]
-            )
+            names = [message.provider_id or message.id]
+            notes.append(remember_thread(self._store, conversation_id, one.thread, one.party, one.at, names))
         opt = one.extra.get("opt")
         if opt in ("in", "out"):
-            await self._store.note(OPTED_OUT, one.party.sender, {"out": opt == "out"}, replace=True)
+            notes.append(self._store.note(OPTED_OUT, one.party.sender, {"out": opt == "out"}, replace=True))
         if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
             references: list[JsonValue] = [one.provider_id, *one.thread.after]
             route: JsonValue = {
@@ -181,14 +186,15 @@ class Intake:
                 "subject": one.extra.get("subject") or one.thread.subject,
                 "references": references[:20],
             }
-            await self._store.note(ROUTE, conversation_id, route, replace=True)
+            notes.append(self._store.note(ROUTE, conversation_id, route, replace=True))
         about: dict[str, JsonValue] = dict(one.extra)
         if one.said_at is not None:
             about["saidAt"] = to_text(one.said_at)
         if one.hush is not None:
             about["hush"] = one.hush.value
         if about:
-            await self._store.note(ABOUT, f"{conversation_id} {message.id}", about)
+            notes.append(self._store.note(ABOUT, f"{conversation_id} {message.id}", about))
+        await asyncio.gather(*notes)
 
     async def _edit(self, one: Edited) -> Taken:
         conversation_id = await moved_to(self._store, one.thread.conversation_id)
@@ -197,8 +203,10 @@ class Intake:
 
     async def _call(self, one: Called) -> Taken:
         """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
-        conversation_id = await moved_to(self._store, one.thread.conversation_id)
-        meta = await self._meta(conversation_id, Channel.VOICE, one.party, (one.party.sender,))
+        conversation_id, property_id = await asyncio.gather(
+            moved_to(self._store, one.thread.conversation_id), self._property(one.party)
+        )
+        meta = _meta(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
         messages = [
             Message(
                 id=legal_id("", said.provider_id),
@@ -257,15 +265,17 @@ class Intake:
         await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
         return Taken("noted")
 
-    async def _meta(
-        self, conversation_id: str, channel: Channel, party: Party, participants: Sequence[str]
-    ) -> ConversationMeta:
+    async def _property(self, party: Party) -> str | None:
+        """Where an operator has put this person, else what the directory says."""
         learned = (await self._store.noted(PERSON, [party.sender])).get(party.sender)
-        property_id = self._directory.property_of(party, None if learned is None else str(learned))
-        everyone = tuple(dict.fromkeys(legal_id("", one) for one in (party.sender, *participants) if _is_somebody(one)))
-        return ConversationMeta(
-            id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100]
-        )
+        return self._directory.property_of(party, None if learned is None else str(learned))
+
+
+def _meta(
+    conversation_id: str, channel: Channel, property_id: str | None, participants: Sequence[str]
+) -> ConversationMeta:
+    everyone = tuple(dict.fromkeys(legal_id("", one) for one in participants if _is_somebody(one)))
+    return ConversationMeta(id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100])
 
 
 def message_of(one: Arrived) -> Message:
