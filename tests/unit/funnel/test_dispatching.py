@@ -156,16 +156,17 @@ async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(ho
 
 
 async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_twice(house: House) -> None:
-    hanging = asyncio.Event()
+    called = asyncio.Event()
 
     async def hang(part: Outgoing) -> Sent:
-        await hanging.wait()
+        called.set()
+        await asyncio.Event().wait()
         return await taken(part)
 
     house.provider.acts = [hang]
     await house.answer()
     dying = asyncio.create_task(house.dispatching.once())
-    await asyncio.sleep(0.05)
+    await called.wait()
     dying.cancel()
     await asyncio.wait([dying])
     house.provider.acts = [taken]

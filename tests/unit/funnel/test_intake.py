@@ -359,16 +359,17 @@ async def test_a_responder_that_fails_is_asked_again_later(house: House) -> None
 
 async def test_whoever_dies_while_it_is_asked_leaves_the_answer_to_another_and_it_is_kept_once(house: House) -> None:
     """Killed before its answer was settled, and just after: the lease ends, somebody else is asked."""
-    hanging = asyncio.Event()
+    asked = asyncio.Event()
 
     async def hang(one: Asked) -> str:
-        await hanging.wait()
+        asked.set()
+        await asyncio.Event().wait()
         return "never"
 
     house.responder = hang
     await house.intake.take(sms(1))
     dying = asyncio.create_task(house.answering.once())
-    await asyncio.sleep(0.05)
+    await asked.wait()
     dying.cancel()
     await asyncio.wait([dying])
     house.responder = _words("Here I am")
