@@ -74,6 +74,8 @@ class Hush(StrEnum):
     SPAM = "spam"
     OPT_OUT = "opt-out"
     OWN = "own"
+    STRANGER = "stranger"
+    """Somebody who was not in the conversation that the mail names, or cannot be told from a forger."""
 
 
 @dataclass(frozen=True, slots=True)

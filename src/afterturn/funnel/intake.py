@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from afterturn import telemetry
 from afterturn.addresses import legal_id
-from afterturn.clock import Clock, to_text
+from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.funnel.arrivals import (
     Arrival,
     Arrived,
@@ -30,7 +30,7 @@ from afterturn.funnel.arrivals import (
     Party,
 )
 from afterturn.funnel.directory import Directory
-from afterturn.funnel.threads import MOVED, find_thread, moved_to, remember_thread
+from afterturn.funnel.threads import MOVED, find_thread, is_stranger, moved_to, remember_thread
 from afterturn.model import (
     MAX_MESSAGE_BYTES,
     MAX_TURN_MESSAGES,
@@ -54,11 +54,13 @@ FINISH_CALL = "finish-call"
 CALL = "call"
 DELIVERY = "delivery"
 OPTED_OUT = "opted-out"
+OPT_SEEN = "opt-seen"
 PERSON = "person"
 ROUTE = "route"
 ABOUT = "about"
 """Notes: a call that was settled with its transcript; how far a message of ours has come; who wants no automatic
-answer; where an operator has put a person; how a conversation is answered; what else is known of a message.
+answer, and when a message first said so; where an operator has put a person; how a conversation is answered; what else
+is known of a message.
 """
 
 ALBUM_WAIT = timedelta(seconds=2)
@@ -132,12 +134,20 @@ class Intake:
                 raise AssertionError(f"{type(arrival).__name__} is none of the store's")
 
     async def _message(self, one: Arrived) -> Taken:
+        names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
         conversation_id, property_id = await asyncio.gather(
-            find_thread(self._store, one.thread, one.party, one.at), self._property(one.party)
+            find_thread(self._store, one.thread, one.party, one.at, names), self._property(one.party)
         )
+        people: Sequence[str] = (one.party.sender, *one.participants)
+        if one.channel is Channel.EMAIL:
+            known = await self._store.meta(conversation_id)
+            if known is not None and is_stranger(one, known.participants):
+                # It is for people to judge: no machine answers it, no answer goes to it, it brings nobody along.
+                one = replace(one, hush=one.hush or Hush.STRANGER, extra={**one.extra, "from": one.party.sender})
+                property_id, people = None, ()
         message = message_of(one)
         await self._remember(one, conversation_id, message)
-        meta = _meta(conversation_id, one.channel, property_id, (one.party.sender, *one.participants))
+        meta = _meta(conversation_id, one.channel, property_id, people)
         if self._answering and message.direction is Direction.INBOUND and one.hush is None:
             await self._writes.save_messages(meta, [message], chores=[self._answer(one, conversation_id, message)])
             return Taken("saved", conversation_id)
@@ -172,9 +182,8 @@ class Intake:
         if one.channel is Channel.EMAIL:
             names = [message.provider_id or message.id]
             notes.append(remember_thread(self._store, conversation_id, one.thread, one.party, one.at, names))
-        opt = one.extra.get("opt")
-        if opt in ("in", "out"):
-            notes.append(self._store.note(OPTED_OUT, one.party.sender, {"out": opt == "out"}, replace=True))
+        if one.extra.get("opt") in ("in", "out"):
+            notes.append(self._opt(one, f"{conversation_id} {message.id}"))
         if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
             references: list[JsonValue] = [one.provider_id, *one.thread.after]
             route: JsonValue = {
@@ -186,7 +195,7 @@ class Intake:
                 "subject": one.extra.get("subject") or one.thread.subject,
                 "references": references[:20],
             }
-            notes.append(self._store.note(ROUTE, conversation_id, route, replace=True))
+            notes.append(self._store.note(ROUTE, conversation_id, route, rank=_rank(one.at), replace=True))
         about: dict[str, JsonValue] = dict(one.extra)
         if one.said_at is not None:
             about["saidAt"] = to_text(one.said_at)
@@ -195,6 +204,15 @@ class Intake:
         if about:
             notes.append(self._store.note(ABOUT, f"{conversation_id} {message.id}", about))
         await asyncio.gather(*notes)
+
+    async def _opt(self, one: Arrived, key: str) -> None:
+        """The last word counts. A delivery that comes again, or is sent again by whoever has read it, is as old as the
+        first one: its provider signs no time.
+        """
+        await self._store.note(OPT_SEEN, key, to_text(one.at))
+        seen = from_text(str((await self._store.noted(OPT_SEEN, [key]))[key]))
+        out: JsonValue = {"out": one.extra["opt"] == "out"}
+        await self._store.note(OPTED_OUT, one.party.sender, out, rank=_rank(seen), replace=True)
 
     async def _edit(self, one: Edited) -> Taken:
         conversation_id = await moved_to(self._store, one.thread.conversation_id)
@@ -300,6 +318,11 @@ def _whole(one: Arrived) -> str | None:
         return None
     left = MAX_MESSAGE_BYTES - len(one.text.encode())
     return one.whole.encode()[:left].decode(errors="ignore")
+
+
+def _rank(at: datetime) -> int:
+    """So that what is older never replaces what is newer."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def _is_somebody(address: str) -> bool:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.addresses import digest
+from afterturn.addresses import digest, legal_id
 from afterturn.clock import parse_time, to_text
-from afterturn.funnel.arrivals import Party, Thread
+from afterturn.funnel.arrivals import Arrived, Party, Thread
 from afterturn.store.port import Keeper
 
 THREAD = "thread"
@@ -28,13 +28,15 @@ _STEPS = 5
 """A thread that moved more often goes on under its newest id."""
 
 
-async def find_thread(keeper: Keeper, thread: Thread, party: Party, at: datetime) -> str:
-    """The id of the conversation: that of the nearest known mail before, else that of party and subject, else its
-    own.
+async def find_thread(keeper: Keeper, thread: Thread, party: Party, at: datetime, names: Sequence[str] = ()) -> str:
+    """The id of the conversation: where it is already, else that of the nearest known mail before, else that of party
+    and subject, else its own. ``names``: as for :func:`remember_thread`; a second delivery is where the first one is,
+    whatever came to be known in between.
     """
-    if thread.after:
-        known = await keeper.noted(THREAD, list(dict.fromkeys(thread.after)))
-        for one in thread.after:
+    wanted = list(dict.fromkeys((*names, *thread.after)))
+    if wanted:
+        known = await keeper.noted(THREAD, wanted)
+        for one in wanted:
             if one in known:
                 return str(known[one])
     if thread.subject is not None:
@@ -54,6 +56,17 @@ async def remember_thread(
     if thread.subject is not None:
         value: JsonValue = {"conversation": conversation_id, "at": to_text(at)}
         await keeper.note(SUBJECT, subject_key(party, thread.subject), value, replace=True)
+
+
+def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:
+    """Whether a mail comes from outside of the conversation that it names. ``participants``: the known ones.
+
+    An id of a mail is no secret: it is in every copy, and whoever was forwarded one can name it. So are addresses: what
+    the sender's own domain disowns (DMARC) may be from anybody.
+    """
+    if not participants or arrived.extra.get("direction") == "outbound":
+        return False
+    return legal_id("", arrived.party.sender) not in participants or arrived.extra.get("dmarc") == "FAIL"
 
 
 async def moved_to(keeper: Keeper, conversation_id: str) -> str:
