@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.errors import AfterturnError
-from bench import bridge, imports, inbox, inbox_aws, memory, pipeline, settle, settle_aws
+from bench import bridge, imports, inbox, inbox_aws, memory, pipeline, settle, settle_aws, webhooks
 from bench.measure import RESULTS, Report, set_switch_interval, show, write
 from bench.workload import DIALOGUES
 
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "bridge": bridge.run,
     "inbox-aws": inbox_aws.run,
     "imports": imports.run,
+    "webhooks": webhooks.run,
 }
 
 
@@ -64,7 +65,7 @@ def _measure(name: str, options: argparse.Namespace) -> int:
     report = BENCHMARKS[name](**given)
     show(report)
     print(f"  written: {write(report, options.json)}")
-    return 0
+    return 1 if report.broken else 0
 
 
 def _topics(options: argparse.Namespace) -> int:

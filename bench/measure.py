@@ -87,12 +87,16 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one benchmark found. ``facts``: what else has to be known to read the figures."""
+    """What one benchmark found. ``facts``: what else has to be known to read the figures.
+
+    ``broken``: promises that did not hold meanwhile; then the figures are worth nothing, and the run fails.
+    """
 
     benchmark: str
     figures: tuple[Figure, ...]
     ratios: tuple[Ratio, ...]
     facts: dict[str, Any]
+    broken: tuple[str, ...] = ()
 
 
 def figure(name: str, unit: str, rounds: Sequence[float]) -> Figure:
@@ -131,6 +135,8 @@ def show(report: Report) -> None:
         print(f"  {each.name:<{width}}  {each.median:>10.4g} {'×':<9} {spread:<22} {_verdict(each)}")
     for name, value in report.facts.items():
         print(f"  {name}: {value}")
+    for promise in report.broken:
+        print(f"  BROKEN: {promise}")
 
 
 def write(report: Report, path: Path | None) -> Path:
@@ -144,6 +150,7 @@ def write(report: Report, path: Path | None) -> Path:
         "figures": [asdict(one) for one in report.figures],
         "ratios": [{**asdict(one), "met": one.met} for one in report.ratios],
         "facts": report.facts,
+        "broken": list(report.broken),
     }
     target.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n", "utf-8")
     return target

@@ -141,7 +141,7 @@ def peak() -> float:
 
 def hush() -> None:
     """The alerts of made-up emergencies are of no use here."""
-    logging.getLogger("afterturn").setLevel(logging.CRITICAL)
+    logging.getLogger("afterturn").setLevel(logging.CRITICAL + 1)
 
 
 def _main() -> None:

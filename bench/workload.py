@@ -54,7 +54,7 @@ def _turns(conversation_id: str, count: int, start: datetime, chance: random.Ran
             id=f"m{number}-in",
             direction=Direction.INBOUND,
             role=Role.CUSTOMER,
-            text=_text(chance),
+            text=text(chance),
             at=at,
             provider_id=f"SM{chance.getrandbits(128):032x}",
         )
@@ -62,12 +62,13 @@ def _turns(conversation_id: str, count: int, start: datetime, chance: random.Ran
             id=f"m{number}-out",
             direction=Direction.OUTBOUND,
             role=Role.AGENT,
-            text=_text(chance),
+            text=text(chance),
             at=at + timedelta(seconds=4),
         )
         yield Turn(conversation=meta, messages=(asked, answered))
 
 
-def _text(chance: random.Random) -> str:
+def text(chance: random.Random) -> str:
+    """What somebody might write: 8 to 29 words."""
     words = _SENTENCES.split()
     return " ".join(chance.choices(words, k=chance.randrange(8, 30)))
