@@ -11,12 +11,16 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from pydantic import JsonValue
 
 from afterturn import telemetry
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.funnel.intake import ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
+from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
 from afterturn.model import Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
@@ -24,8 +28,17 @@ from afterturn.store.port import Chore, Keeper, TakenChore
 DISPATCH = "dispatch"
 """Chores: an outbound message has to be sent."""
 
+ANSWERED = "answered"
+"""Notes: what was in sight when a conversation was answered last."""
+
 LEASE = timedelta(minutes=2)
-"""How long an answer may take. Whoever takes longer is asked a second time."""
+"""After that time somebody else is asked."""
+
+GIVE_UP_AFTER = timedelta(days=3)
+"""Later an answer helps nobody; it is left to people."""
+
+_PATIENCE = 0.75
+"""The part of the lease that an answer may take; who has not answered then has failed."""
 
 _LAST_WORDS = 50
 _PAUSES = (5, 30, 120, 600, 3600)
@@ -56,62 +69,94 @@ class Answering:
         self._clock = clock
         self._responder = responder
         self._lease = lease
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def once(self, *, limit: int = 16) -> int:
         """Take what is due and do it, conversations side by side; returns how many chores were taken."""
-        now = self._clock()
-        answers = await self._keeper.take_chores(ANSWER, now=now, lease=self._lease, limit=limit)
-        calls = await self._keeper.take_chores(FINISH_CALL, now=now, lease=self._lease, limit=limit)
-        by_conversation: dict[str, list[TakenChore]] = {}
-        for one in answers:
-            by_conversation.setdefault(one.conversation_id, []).append(one)
+        taken = await self.taken(limit=limit)
         async with asyncio.TaskGroup() as group:
-            for each in by_conversation.values():
-                group.create_task(self._all(each))
-            for call in calls:
-                group.create_task(self._do(call))
-        return len(answers) + len(calls)
+            for each in taken:
+                group.create_task(self.do(each))
+        return sum(map(len, taken))
 
-    async def _all(self, chores: Sequence[TakenChore]) -> None:
-        """Of one conversation: what came in meanwhile is answered in one, so only the newest is asked about."""
-        *earlier, newest = chores
-        if await self._do(newest):
-            for one in earlier:
-                await self._keeper.finish_chore(one)
+    async def taken(self, *, limit: int) -> list[tuple[TakenChore, ...]]:
+        """What is due, by conversation; :meth:`do` does each."""
+        now = self._clock()
+        by_conversation: dict[str, list[TakenChore]] = {}
+        for kind in (ANSWER, FINISH_CALL):
+            for one in await self._keeper.take_chores(kind, now=now, lease=self._lease, limit=limit):
+                by_conversation.setdefault(one.conversation_id, []).append(one)
+        return [tuple(each) for each in by_conversation.values()]
 
-    async def _do(self, chore: TakenChore) -> bool:
+    async def do(self, chores: Sequence[TakenChore]) -> None:
+        """Of one conversation, one after the other. Raises nothing: what fails is done again, later and later.
+
+        What came in meanwhile is answered in one, so only the newest is asked about, and the others are done by that.
+        """
+        lock = self._locks.setdefault(chores[0].conversation_id, asyncio.Lock())
+        async with lock:
+            asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
+            for one in chores:
+                if one in asking[:-1]:
+                    await self._finish(one)
+                else:
+                    await self._do(one)
+
+    async def _do(self, chore: TakenChore) -> None:
         try:
             await (self._finish_call(chore) if chore.kind == FINISH_CALL else self._answer(chore))
         except Exception as error:
-            pause = _PAUSES[min(chore.attempts, len(_PAUSES)) - 1]
-            telemetry.log(
-                "chore_failed",
-                level=logging.ERROR,
-                stage=chore.kind,
-                conversation_id=chore.conversation_id,
-                error=type(error).__name__,
-                delay_s=pause,
-            )
-            try:
-                await self._keeper.put_off_chore(chore, until=self._clock() + timedelta(seconds=pause))
-            except AfterturnError:
-                telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
-            return False
-        await self._keeper.finish_chore(chore)
-        return True
+            await self._failed(chore, error)
+        else:
+            await self._finish(chore)
+
+    async def _finish(self, chore: TakenChore) -> None:
+        try:
+            await self._keeper.finish_chore(chore)
+        except AfterturnError:  # it comes again when the lease ends, and changes nothing then
+            telemetry.log("finish_failed", level=logging.WARNING, stage=chore.kind)
+
+    async def _failed(self, chore: TakenChore, error: Exception) -> None:
+        pause = _PAUSES[min(chore.attempts, len(_PAUSES)) - 1]
+        telemetry.log(
+            "chore_failed",
+            level=logging.ERROR,
+            stage=chore.kind,
+            conversation_id=chore.conversation_id,
+            error=type(error).__name__,
+            delay_s=pause,
+        )
+        try:
+            if chore.kind == ANSWER:
+                # What somebody said does not wait for who answers: reactions see it, and an emergency is told.
+                conversation = await self._threads.conversation(chore.conversation_id)
+                if conversation is not None:
+                    await self._writes.settle(_without_answer(conversation, chore))
+                if self._clock() - chore.due_at > GIVE_UP_AFTER:
+                    await self._keeper.finish_chore(chore)
+                    return
+            await self._keeper.put_off_chore(chore, until=self._clock() + timedelta(seconds=pause))
+        except Exception:  # it comes again when the lease ends
+            telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
 
     async def _answer(self, chore: TakenChore) -> None:
         conversation = await self._threads.conversation(chore.conversation_id)
         if conversation is None:
             return
-        route = (await self._keeper.noted(ROUTE, [conversation.id])).get(conversation.id)
+        noted = await self._keeper.noted(ROUTE, [conversation.id])
+        route = noted.get(conversation.id)
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
         text = None
         if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
-            text = await self._responder(Asked(conversation, messages, str(route["account"]), str(route["recipient"])))
-        meta = _meta(conversation)
-        if not text or not text.strip():
-            await self._writes.settle(Turn(conversation=meta, key=legal_id("answered:", digest(chore.kind, chore.key))))
+            if await self._is_answered(chore):
+                return
+            asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
+            async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
+                text = _fit(await self._responder(asked), conversation.id)
+            covered: JsonValue = {"by": chore.key, "messages": [digest(one.id) for one in messages]}
+            await self._keeper.note(ANSWERED, conversation.id, covered, replace=True)
+        if not text:
+            await self._writes.settle(_without_answer(conversation, chore))
             return
         reply = Message(
             id=f"reply:{digest(chore.kind, chore.key)}",
@@ -121,12 +166,21 @@ class Answering:
             at=max([self._clock(), *(one.at for one in messages)]),  # a provider's clock may run ahead of ours
         )
         await self._writes.settle(
-            Turn(conversation=meta, messages=(reply,)), chores=[dispatch_of(conversation.id, reply, automatic=True)]
+            Turn(conversation=_meta(conversation), messages=(reply,)),
+            chores=[dispatch_of(conversation.id, reply, automatic=True)],
         )
+
+    async def _is_answered(self, chore: TakenChore) -> bool:
+        """Whether the answer to a later message was made with this one in sight, while this one was put off."""
+        found = (await self._keeper.noted(ANSWERED, [chore.conversation_id])).get(chore.conversation_id)
+        if not isinstance(found, dict) or not isinstance(chore.value, dict) or found.get("by") == chore.key:
+            return False
+        messages = found.get("messages")
+        return isinstance(messages, list) and digest(str(chore.value.get("message"))) in messages
 
     async def _is_quiet(self, chore: TakenChore, route: dict[str, Any]) -> bool:
         """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""
-        if isinstance(chore.value, dict) and chore.value.get("nobody"):
+        if _is_nobody(chore):
             return True
         recipient = str(route["recipient"])
         found = (await self._keeper.noted(OPTED_OUT, [recipient])).get(recipient)
@@ -152,6 +206,25 @@ def dispatch_of(conversation_id: str, message: Message, *, automatic: bool) -> C
         value={"message": message.id, "automatic": automatic},
         due_at=message.at,
     )
+
+
+def _without_answer(conversation: Conversation, chore: TakenChore) -> Turn:
+    return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(chore.kind, chore.key)))
+
+
+def _is_nobody(chore: TakenChore) -> bool:
+    return isinstance(chore.value, dict) and bool(chore.value.get("nobody"))
+
+
+def _fit(text: object, conversation_id: str) -> str:
+    """An answer as a record can hold it, ``""`` for none: one that can never be stored would be asked for again."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError("a responder returns a text, or None")
+    facts: dict[str, str] = {}
+    fitting = text_of(text, facts)
+    if facts:
+        telemetry.log("answer_cut", level=logging.WARNING, conversation_id=conversation_id)
+    return fitting if fitting.strip() else ""
 
 
 def _meta(conversation: Conversation) -> ConversationMeta:

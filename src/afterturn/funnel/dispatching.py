@@ -92,7 +92,7 @@ class Dispatching:
             reason = error.reason.value
         except Uncertainly:
             state, reason = "uncertain", "answer-lost"
-        except AfterturnError as error:
+        except Exception as error:  # one that nobody foresaw keeps nothing else from being sent
             await self._later(chore, type(error).__name__, None)
             return
         level = logging.INFO if state == "sent" else logging.WARNING

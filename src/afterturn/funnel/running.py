@@ -4,38 +4,86 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from afterturn import telemetry
-from afterturn.errors import StoreError
 from afterturn.funnel.answering import Answering
 from afterturn.funnel.dispatching import Dispatching
 from afterturn.funnel.doors import Doors
+from afterturn.store.port import TakenChore
+
+MOST = 16
+"""Conversations that are answered at the same time."""
+
+_LONGEST_PAUSE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
-    """Doors and what follows from what comes in. ``wake``: set when there may be something to do."""
+    """Doors and what follows from what comes in. ``wake``: set when there may be something to answer; ``answered``:
+    when there may be something to send.
+    """
 
     doors: Doors
     answering: Answering
     dispatching: Dispatching
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, stop: asyncio.Event, *, poll: float) -> None:
-        """Answer and send until stopped; what has begun is finished. ``poll``: seconds between two looks."""
+        """Answer and send until stopped; what has begun is finished. ``poll``: seconds between two looks.
+
+        Neither waits for the other, nor one conversation for another: an agent that hangs holds up its own alone.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._answer(stop, poll))
+            group.create_task(self._send(stop, poll))
+
+    async def _answer(self, stop: asyncio.Event, poll: float) -> None:
+        pause = poll
+        async with asyncio.TaskGroup() as group:
+            busy: set[asyncio.Task[None]] = set()
+
+            def done(task: asyncio.Task[None]) -> None:
+                busy.discard(task)
+                self.wake.set()
+                self.answered.set()
+
+            while not stop.is_set():
+                self.wake.clear()
+                found: Sequence[Sequence[TakenChore]] = ()
+                try:
+                    if len(busy) < MOST:
+                        found = await self.answering.taken(limit=MOST - len(busy))
+                    pause = poll
+                except Exception as error:
+                    pause = _paused(error, pause)
+                for each in found:
+                    busy.add(task := group.create_task(self.answering.do(each)))
+                    task.add_done_callback(done)
+                if not found:
+                    await _any(stop, self.wake, timeout=pause)
+
+    async def _send(self, stop: asyncio.Event, poll: float) -> None:
         pause = poll
         while not stop.is_set():
-            self.wake.clear()
+            self.answered.clear()
+            sent = 0
             try:
-                done = await self.answering.once() + await self.dispatching.once()
+                sent = await self.dispatching.once()
                 pause = poll
-            except StoreError as error:
-                done = 0
-                pause = min(pause * 2, 30.0)
-                telemetry.log("funnel_paused", level=logging.ERROR, error=type(error).__name__, delay_s=pause)
-            if not done:
-                await _any(stop, self.wake, timeout=pause)
+            except Exception as error:
+                pause = _paused(error, pause)
+            if not sent:
+                await _any(stop, self.answered, timeout=pause)
+
+
+def _paused(error: Exception, pause: float) -> float:
+    """The next pause. Not only a store that is out: whatever happens here, pages and doors stay open."""
+    longer = min(pause * 2, _LONGEST_PAUSE)
+    telemetry.log("funnel_paused", level=logging.ERROR, error=type(error).__name__, delay_s=longer)
+    return longer
 
 
 async def _any(*events: asyncio.Event, timeout: float) -> None:
