@@ -50,8 +50,14 @@ class Threads(Protocol):
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
+class NobodyHere(AfterturnError):
+    """This process has nobody who answers; another one on the same store may have."""
+
+
 class Answering:
-    """Does the chores of answering and of calls that have ended. Without a responder messages are settled only."""
+    """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
+    their answers left to a process that has one.
+    """
 
     def __init__(
         self,
@@ -104,6 +110,8 @@ class Answering:
 
     async def _do(self, chore: TakenChore) -> None:
         try:
+            if self._responder is None and chore.kind == ANSWER and not _is_nobody(chore):
+                raise NobodyHere
             await (self._finish_call(chore) if chore.kind == FINISH_CALL else self._answer(chore))
         except Exception as error:
             await self._failed(chore, error)

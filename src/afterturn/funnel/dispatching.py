@@ -54,6 +54,10 @@ class Uncertainly(AfterturnError):
     """Somebody began to send this and never said how it went."""
 
 
+class NotSetUp(AfterturnError):
+    """This process cannot send by the channel; another one on the same store may, or this one once it is set up."""
+
+
 class Held(AfterturnError):
     """Too many automatic answers went to this correspondent. ``until``: when one more may."""
 
@@ -86,6 +90,9 @@ class Dispatching:
             return
         except Held as error:
             await self._later(chore, "loop", error.until - self._clock())
+            return
+        except NotSetUp:
+            await self._later(chore, "channel-not-set-up", None)
             return
         except SendFailed as error:
             state = "undeliverable" if isinstance(error, Undeliverable) else "uncertain"
@@ -130,7 +137,7 @@ class Dispatching:
         outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(chore))
         sender = self._choose(outgoing)
         if sender is None:
-            return "undeliverable", "channel-not-set-up"
+            raise NotSetUp
         if (held := await self._held(outgoing)) is not None:
             raise Held(held)
         parts = sender.parts(outgoing)

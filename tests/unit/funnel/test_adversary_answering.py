@@ -222,3 +222,17 @@ async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(h
     sending = Dispatching(house.backbone.store, house.clock, lambda message: provider)
     assert await sending.once() == 2
     assert len(set(got)) == 2
+
+
+async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(house: House) -> None:
+    """Somebody looks at the same file with a plain `up`."""
+    house.responder = _says("Yes")
+    await house.intake.take(sms(1))
+    house.responder = None
+    await house.answering.once()
+    assert (await house.turns(), await house.texts()) == (1, ["Hello"])
+    house.responder = _says("Yes")
+    house.clock.advance(timedelta(seconds=5))
+    await house.answering.once()
+    assert await house.texts() == ["Hello", "Yes"]
+    assert await _nothing_waits(house)

@@ -168,7 +168,8 @@ def delivery(noted: JsonValue) -> Delivery | None:
         return None
     words = _SENDING[str(noted["state"])]
     reason = noted.get("reason")
-    return Delivery(f"{words}: {reason}" if reason else words, noted["state"] not in ("sent", "waiting"))
+    bad = noted["state"] not in ("sent", "waiting") or reason == "channel-not-set-up"
+    return Delivery(f"{words}: {reason}" if reason else words, bad)
 
 
 def turn_view(row: Row, turn: SettledTurn) -> TurnView:
