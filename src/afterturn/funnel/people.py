@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from afterturn.funnel.answering import dispatch_of
 from afterturn.funnel.intake import PERSON, ROUTE
 from afterturn.model import Channel, ConversationMeta, Message
@@ -18,8 +20,19 @@ async def reply_chores(keeper: Keeper, meta: ConversationMeta, message: Message)
     return [dispatch_of(meta.id, message, automatic=False)]
 
 
-async def remember_place(keeper: Keeper, conversation_id: str, property_id: str | None) -> None:
-    """Where the conversation was put, the next ones of the same person go, too."""
+async def remember_place(
+    keeper: Keeper, conversation_id: str, property_id: str | None, *, may_undo: Callable[[str | None], bool]
+) -> None:
+    """Where the conversation was put, the next ones of the same person go, too.
+
+    Unless somebody has put the person where ``may_undo`` says no: who has a say in one property takes nobody's mail
+    away from another.
+    """
     route = (await keeper.noted(ROUTE, [conversation_id])).get(conversation_id)
-    if isinstance(route, dict) and route.get("sender"):
-        await keeper.note(PERSON, str(route["sender"]), property_id, replace=True)
+    if not isinstance(route, dict) or not route.get("sender"):
+        return
+    person = str(route["sender"])
+    known = await keeper.noted(PERSON, [person])
+    before = known.get(person)
+    if before is None or may_undo(str(before)):
+        await keeper.note(PERSON, person, property_id, replace=True)

@@ -73,7 +73,8 @@ class Reach:
         now = self.backbone.clock()
         await self.backbone.store.amend(conversation_id, amendment, revision=based_on, now=now)
         if "property_id" in amendment.changes:
-            await remember_place(self.backbone.store, conversation_id, amendment.property_id)
+            place, scope = amendment.property_id, self.scope
+            await remember_place(self.backbone.store, conversation_id, place, may_undo=scope.holds)
         row = await self.backbone.inbox.row(conversation_id)
         assert row is not None
         return row

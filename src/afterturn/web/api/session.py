@@ -97,9 +97,16 @@ def _with_cookie(response: Response, cookie: str, request: Request) -> Response:
         path="/",
         httponly=True,
         samesite="lax",  # strict would log out whoever follows a link to a conversation out of a mail
-        secure=request.url.scheme == "https",
+        secure=_is_encrypted(request),
     )
     return response
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser speaks TLS, to us or to a proxy before us. Whoever lies is given the stricter cookie."""
+    headers = request.headers
+    told = (request.url.scheme, headers.get("x-forwarded-proto", ""), headers.get("origin", "").partition(":")[0])
+    return "https" in told
 
 
 def _told(caller: Caller) -> dict[str, object]:

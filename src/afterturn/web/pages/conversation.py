@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.funnel.intake import ABOUT
 from afterturn.model import UNASSIGNED, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
@@ -65,7 +66,7 @@ async def show_conversation(
         "conversation.html",
         conversation=row.conversation,
         about=row_view(row, found.items[-1] if found.items else None),
-        items=list(items(row, found.items, turns, first, await _sent(reach, conversation_id, found.items))),
+        items=list(items(row, found.items, turns, first, *await _noted(reach, conversation_id, found.items))),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders,
         here=here,
@@ -135,11 +136,16 @@ async def close_order(reach: Reached, conversation_id: ConversationId, form: Sen
     return see(conversation_path(conversation_id), ("done", "closed"))
 
 
-async def _sent(reach: Reach, conversation_id: str, messages: Sequence[Message]) -> dict[str, JsonValue]:
-    """What became of sending each of these messages, as far as it is known."""
-    keys = {f"{conversation_id} {one.id}": one.id for one in messages if one.direction is Direction.OUTBOUND}
-    found = await reach.backbone.store.noted(DISPATCHED, list(keys)) if keys else {}
-    return {keys[key]: value for key, value in found.items()}
+async def _noted(
+    reach: Reach, conversation_id: str, messages: Sequence[Message]
+) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
+    """What became of sending each of these messages, and what the funnel knows of those that came in."""
+    found: list[dict[str, JsonValue]] = []
+    for name, direction in ((DISPATCHED, Direction.OUTBOUND), (ABOUT, Direction.INBOUND)):
+        keys = {f"{conversation_id} {one.id}": one.id for one in messages if one.direction is direction}
+        noted = await reach.backbone.store.noted(name, list(keys)) if keys else {}
+        found.append({keys[key]: value for key, value in noted.items()})
+    return found[0], found[1]
 
 
 def _known(messages: int, states: Iterable[str]) -> str:

@@ -69,6 +69,8 @@ class MessageView:
     files: tuple[FileView, ...]
     edited_at: datetime | None
     delivery: Delivery | None
+    stranger: str | None
+    """Who wrote it, where that is nobody of the conversation."""
     kind: str = "message"
 
 
@@ -118,11 +120,12 @@ def items(
     turns: Sequence[SettledTurn],
     first: int,
     sent: Mapping[str, JsonValue],
+    about: Mapping[str, JsonValue],
 ) -> Iterator[Item]:
     """Messages in thread order, each turn after the last one that it settled, with a mark where a day begins.
 
     ``first``: how many messages come before these; turns that end among others are left out. ``sent``: what became of
-    sending a message, by its id.
+    sending a message, ``about``: what the funnel noted of it, by its id.
     """
     ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
@@ -132,7 +135,7 @@ def items(
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message, delivery(sent.get(message.id)))
+        yield message_view(message, delivery(sent.get(message.id)), stranger(about.get(message.id)))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -145,7 +148,7 @@ def before(messages: Sequence[Message]) -> datetime | None:
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
-def message_view(message: Message, sending: Delivery | None = None) -> MessageView:
+def message_view(message: Message, sending: Delivery | None = None, by_stranger: str | None = None) -> MessageView:
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -159,7 +162,13 @@ def message_view(message: Message, sending: Delivery | None = None) -> MessageVi
         files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
         edited_at=message.edited_at,
         delivery=sending,
+        stranger=by_stranger,
     )
+
+
+def stranger(noted: JsonValue) -> str | None:
+    """Who wrote a message from outside of its conversation, as the funnel has noted it."""
+    return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
 
 
 def delivery(noted: JsonValue) -> Delivery | None:

@@ -1,0 +1,67 @@
+"""What somebody gets who has a little: a token of one property, a place on the wire, a copy of a mail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.funnel.test_intake import mail
+from tests.web.rig import API, Rig
+
+from afterturn.funnel.arrivals import Party
+from afterturn.funnel.intake import PERSON, Intake
+
+TENANT = "tenant@example.org"
+
+
+@pytest.mark.parametrize(
+    ("headers", "secure"),
+    [({}, False), ({"x-forwarded-proto": "https"}, True), ({"origin": "https://inbox.example.com"}, True)],
+    ids=["plain", "proxy", "form"],
+)
+async def test_behind_a_proxy_with_tls_the_cookie_goes_over_tls_alone(
+    rig: Rig, headers: Mapping[str, str], secure: bool
+) -> None:
+    """The server itself never sees TLS."""
+    async with rig.client() as client:
+        for path, given in (
+            (f"{API}/session", {"json": {"token": "aft_desk"}}),
+            ("/sign-in", {"data": {"token": "aft_desk"}}),
+        ):
+            more: Any = given
+            answer = await client.post(path, headers=dict(headers), **more)
+            assert ("secure" in answer.headers["set-cookie"].lower().split("; ")) is secure
+
+
+@pytest.mark.parametrize(("caller", "counts"), [("oak", False), ("desk", True)])
+async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_another(
+    rig: Rig, caller: str, counts: bool
+) -> None:
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    party = Party("all@example.com", TENANT)
+    await rig.settle("mail:old", "Hello", property_id="oak")
+    old = mail("m-0", party=party, at=rig.clock())
+    await intake.take(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
+    await rig.backbone.store.note(PERSON, TENANT, "elm", replace=True)
+    async with rig.client(caller) as client:
+        answer = await client.patch(
+            f"{API}/conversations/mail:old", json={"propertyId": "oak"}, headers={"if-match": "*"}
+        )
+        assert answer.status_code == 200
+    await intake.take(mail("m-1", party=party, at=rig.clock()))
+    found = await rig.backbone.store.conversation("mail:m-1")
+    assert found is not None
+    assert found.property_id == ("oak" if counts else "elm")
+
+
+async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig) -> None:
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    await intake.take(mail("one", at=rig.clock()))
+    stranger = Party("oak@example.com", "<b>mallory@example.net")
+    await intake.take(mail("evil", after=("one",), party=stranger, at=rig.clock()))
+    async with rig.client("desk") as client:
+        page = (await client.get("/conversations/mail:one")).text
+    assert page.count("who was not in this conversation") == 1
+    assert "&lt;b&gt;mallory@example.net" in page.partition("I am evil")[2]
