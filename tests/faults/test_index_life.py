@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -49,8 +48,7 @@ from afterturn.store.dynamodb import Placement, keys
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
 
-CONVERSATIONS = int(os.environ.get("AFTERTURN_TEST_INDEX_LIFE", "1000"))
-"""The promise is made for 5,000; they take a minute."""
+CONVERSATIONS = 5_000
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ async def client(access: Access, session: Any) -> AsyncIterator[Any]:  # noqa: F
 
 
 class TestLayoutChange:
-    rows = 300
+    rows = 1_000
 
     async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(self, client: Any) -> None:
         """To shards and on to months, with writers and readers at work, cut off again and again."""
@@ -72,7 +72,7 @@ class TestLayoutChange:
     async def change_with_cuts(
         self, table: Table, client: Any, wanted: str, chance: random.Random, stages: list[Stage]
     ) -> None:
-        manner = Manner(drain=timedelta(seconds=1), way=Way(write=True, page=60), patience=QUICK, looks=SOON)
+        manner = Manner(drain=timedelta(seconds=1), way=Way(write=True, page=200), patience=QUICK, looks=SOON)
         for cut in range(1_000):
             change = Change(table, client, manner, told=lambda state, doing: stages.append(state.stage))
             working = asyncio.create_task(change.carry_out(read_layout(wanted)))

@@ -81,7 +81,6 @@ class Doors:
             if isinstance(arrival, Reply):
                 return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
             await self._take(arrival, now)
-        self.woken()
         return door.done
 
     async def _take(self, arrival: Arrival, now: datetime) -> None:
@@ -97,7 +96,8 @@ class Doors:
                 telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
                 raise Rejected(503, "what this tells of cannot be fetched here; set the channel up")
             arrival = await fetch(arrival, now)
-        await self.intake.take(arrival)
+        if (await self.intake.take(arrival)).outcome == "saved":
+            self.woken()
 
 
 def _allow(door: Door) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import FastAPI
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.routing import Route
 
 from afterturn.clock import Clock
 from afterturn.funnel.answers import Answer, refused
@@ -49,7 +50,8 @@ def mount_hooks(
         path = request.url.path
         return await answered(request, lambda given: doors(path, given))
 
-    app.add_route(f"{HOOKS}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False)
+    # In front: providers call more often than people, and a request is matched route by route.
+    app.router.routes.insert(0, Route(f"{HOOKS}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False))
     if turns is not None:
         door = turns
 
