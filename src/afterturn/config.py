@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     retell_api_key: SecretStr | None = Field(None, description="The Retell key with the webhook badge.")
     livekit_api_key: str | None = Field(None, description="The LiveKit key that signs webhooks.")
     livekit_api_secret: SecretStr | None = Field(None, description="Its secret.")
+    web_secret: SecretStr | None = Field(
+        None, description="Signs what your server hands on from a chat on your page (Standard Webhooks, whsec_…)."
+    )
     directory: Path | None = Field(
         None, description="The company's numbers, mailboxes, bots and people, and their properties: a TOML file."
     )
@@ -156,6 +159,7 @@ class Settings(BaseSettings):
                 self.vapi_secret,
                 self.retell_api_key,
                 self.livekit_api_secret,
+                self.web_secret,
             )
         )
 

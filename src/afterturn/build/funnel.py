@@ -129,6 +129,7 @@ def secrets_of(settings: Settings) -> Secrets:
         retell_api_key=_shown(settings.retell_api_key),
         livekit_api_key=settings.livekit_api_key,
         livekit_api_secret=_shown(settings.livekit_api_secret),
+        web_secret=settings.web_secret,
         own=settings.own_addresses,
         region=settings.phone_region,
     )

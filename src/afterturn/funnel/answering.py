@@ -22,7 +22,7 @@ from afterturn.errors import AfterturnError
 from afterturn.funnel.intake import ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
 from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
-from afterturn.model import Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
+from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
 
 DISPATCH = "dispatch"
@@ -30,6 +30,9 @@ DISPATCH = "dispatch"
 
 ANSWERED = "answered"
 """Notes: what was in sight when a conversation was answered last."""
+
+SENT_ON = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
+"""Where a text can be sent. A call is over, and a page fetches what it shows."""
 
 LEASE = timedelta(minutes=2)
 """After that time somebody else is asked."""
@@ -175,7 +178,7 @@ class Answering:
         )
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
-            chores=[dispatch_of(conversation.id, reply, automatic=True)],
+            chores=[dispatch_of(conversation.id, reply, automatic=True)] if conversation.channel in SENT_ON else (),
         )
 
     async def _is_answered(self, chore: TakenChore) -> bool:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from afterturn.funnel import telegram, twilio
+from pydantic import SecretStr
+
+from afterturn.funnel import chat, telegram, twilio
 from afterturn.funnel.answers import Answer
 from afterturn.funnel.arrivals import Arrival, Request
 from afterturn.funnel.doors import TWIML, Door, Read, Verify
 from afterturn.funnel.email import graph, ses, sns
+from afterturn.funnel.signed import Verifier
 from afterturn.funnel.voice import livekit, retell, vapi
 from afterturn.funnel.voice import twilio as twilio_voice
 
@@ -36,6 +39,7 @@ class Secrets:
     retell_api_key: str | None = field(default=None, repr=False)
     livekit_api_key: str | None = None
     livekit_api_secret: str | None = field(default=None, repr=False)
+    web_secret: SecretStr | None = None
     own: Collection[str] = ()
     region: str | None = None
 
@@ -73,6 +77,8 @@ def doors_of(secrets: Secrets, certificates: sns.Certificates) -> dict[str, Door
     if (key := secrets.livekit_api_key) and (livekit_secret := secrets.livekit_api_secret):
         check = _plain(lambda request, now: livekit.verify(request, key, livekit_secret, now=now))
         found["livekit"] = Door(check, _at(partial(livekit.read, region=region)))
+    if secrets.web_secret is not None:
+        found["web"] = Door(_plain(Verifier(secrets.web_secret, "web").verify), _at(chat.read))
     return {f"{HOOKS}/{name}": door for name, door in found.items()}
 
 

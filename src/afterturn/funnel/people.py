@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from afterturn.funnel.answering import dispatch_of
+from afterturn.funnel.answering import SENT_ON, dispatch_of
 from afterturn.funnel.intake import PERSON, ROUTE
-from afterturn.model import Channel, ConversationMeta, Message
+from afterturn.model import ConversationMeta, Message
 from afterturn.store.port import Chore, Keeper
-
-_SENT_ON = {Channel.SMS, Channel.EMAIL, Channel.TELEGRAM}
-"""Where a text can be sent. A call is over, and a page fetches what it shows."""
 
 
 async def reply_chores(keeper: Keeper, meta: ConversationMeta, message: Message) -> list[Chore]:
     """The chore to send what a person wrote; none where the conversation did not come in by a channel of ours."""
-    if meta.channel not in _SENT_ON or meta.id not in await keeper.noted(ROUTE, [meta.id]):
+    if meta.channel not in SENT_ON or meta.id not in await keeper.noted(ROUTE, [meta.id]):
         return []
     return [dispatch_of(meta.id, message, automatic=False)]
 
