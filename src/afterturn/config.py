@@ -119,6 +119,8 @@ class Settings(BaseSettings):
     web_secret: SecretStr | None = Field(
         None, description="Signs what your server hands on from a chat on your page (Standard Webhooks, whsec_…)."
     )
+    agent_url: str | None = Field(None, description="Your agent, asked by a signed POST, where no app declares one.")
+    agent_secret: SecretStr | None = Field(None, description="Signs what it is asked (Standard Webhooks, whsec_…).")
     directory: Path | None = Field(
         None, description="The company's numbers, mailboxes, bots and people, and their properties: a TOML file."
     )

@@ -12,6 +12,9 @@ from pydantic import SecretStr
 
 from afterturn.clock import Clock
 from afterturn.config import Settings
+from afterturn.errors import ConfigError
+from afterturn.funnel.agent import LIMITS as AGENT_LIMITS
+from afterturn.funnel.agent import AgentWebhook
 from afterturn.funnel.answering import Answering
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
 from afterturn.funnel.channels import Secrets, doors_of
@@ -51,6 +54,8 @@ async def open_funnel(
         http = await stack.enter_async_context(open_http())
         webhook_http = await stack.enter_async_context(open_http(LIMITS))
         graph = _graph(settings, http, clock)
+        if responder is None and settings.agent_url:
+            responder = _agent(settings, await stack.enter_async_context(open_http(AGENT_LIMITS)), clock)
         fetchers: dict[str, Fetched] = {}
         senders: dict[str, Sender] = {}
         sns = SnsFetching(webhook_http, clock)
@@ -100,6 +105,12 @@ async def open_funnel(
             Dispatching(store, clock, lambda message: choose(message, senders)),
             wake,
         )
+
+
+def _agent(settings: Settings, http: Http, clock: Clock) -> Responder:
+    if settings.agent_secret is None:
+        raise ConfigError("agent_secret: is not set (AFTERTURN_AGENT_SECRET), and what the agent is asked is signed")
+    return AgentWebhook(http, str(settings.agent_url), settings.agent_secret, clock)
 
 
 def choose(message: Outgoing, senders: dict[str, Sender]) -> Sender | None:

@@ -1,0 +1,93 @@
+"""An agent in another process, in any language: asked by a signed POST, answering with a text.
+
+It gets ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}`` and
+answers 200 with ``{"text": "…"}``, or 204 where nothing is to be said. Anything else is asked again, later and later.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import SecretStr
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+from afterturn.addresses import digest
+from afterturn.clock import Clock, to_text
+from afterturn.errors import ConfigError, DeliveryFailed, InvalidInput
+from afterturn.funnel.responder import Asked
+from afterturn.funnel.sending.http import Http, Limits, Lost, NotSent
+from afterturn.strict_json import read_json
+
+LIMITS = Limits(connect=5.0, silence=60.0, whole=60.0)
+"""A model takes its time."""
+
+MAX_ANSWER_BYTES = 1_000_000
+
+
+class AgentWebhook:
+    """A responder. ``http``: opened with :data:`LIMITS`. Raises ConfigError for a secret that is none."""
+
+    def __init__(self, http: Http, url: str, secret: SecretStr, clock: Clock) -> None:
+        try:
+            self._webhook = Webhook(secret.get_secret_value())
+        except (ValueError, EmptyWebhookSecretError):
+            raise ConfigError("agent secret: must be base64, with or without whsec_ before it") from None
+        self._http = http
+        self._url = url
+        self._clock = clock
+
+    async def __call__(self, asked: Asked) -> str | None:
+        """Raises DeliveryFailed where no answer can be had now; it holds nothing of what was said."""
+        body = _body(asked)
+        now = self._clock()
+        webhook_id = digest(asked.conversation.id, asked.messages[-1].id if asked.messages else "")
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": webhook_id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": self._webhook.sign(webhook_id, now, body),
+        }
+        try:
+            answer = await self._http.call(
+                "POST", self._url, headers=headers, body=body.encode(), max_bytes=MAX_ANSWER_BYTES
+            )
+        except (NotSent, Lost) as error:
+            raise DeliveryFailed(f"agent: no answer ({type(error).__name__}: {error})") from None
+        if answer.status == 204:
+            return None
+        if answer.status != 200 or answer.cut:
+            raise DeliveryFailed(f"agent: it answered {answer.status}")
+        return _text(answer.body)
+
+
+def _body(asked: Asked) -> str:
+    conversation = asked.conversation
+    messages = [
+        {
+            "id": one.id,
+            "direction": one.direction.value,
+            "role": one.role.value,
+            "text": one.text,
+            "at": to_text(one.at),
+        }
+        for one in asked.messages
+    ]
+    told = {
+        "conversationId": conversation.id,
+        "propertyId": conversation.property_id,
+        "channel": conversation.channel.value,
+        "messages": messages,
+    }
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        value = read_json(body, where="answer")
+    except InvalidInput as error:
+        raise DeliveryFailed(f"agent: its {error}") from None
+    text = value.get("text") if isinstance(value, dict) else 0
+    if text is not None and not isinstance(text, str):
+        raise DeliveryFailed('agent: its answer is not {"text": "…"}')
+    return text
