@@ -30,6 +30,23 @@ async def test_the_thread_stands_in_order_with_its_turns_stamps_and_work_orders(
     assert "appliance" in page
 
 
+async def test_of_a_mail_everything_can_be_unfolded(site: Site) -> None:
+    said = Message(
+        id="m-1",
+        direction=Direction.INBOUND,
+        role=Role.CUSTOMER,
+        text="Yes!",
+        whole="Yes!\n> <b>Shall we come at nine?</b>",
+        at=site.backbone.clock(),
+    )
+    meta = ConversationMeta(id="mail:1", channel=Channel.EMAIL)
+    await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
+    async with site.client() as client:
+        page = (await client.get("/conversations/mail:1")).text
+    assert "Show the whole mail" in page
+    assert "&gt; &lt;b&gt;Shall we come at nine?" in page
+
+
 async def test_a_reply_is_saved_as_an_operators_and_settled(site: Site) -> None:
     async with site.client() as client:
         key = value((await client.get(PATH)).text, "key")

@@ -66,6 +66,8 @@ class MessageView:
     pieces: tuple[Piece, ...]
     rest: str
     """What is folded away, of a long text."""
+    whole: str
+    """All that a mail holds, folded away, where its text is only what is new in it."""
     files: tuple[FileView, ...]
     edited_at: datetime | None
     delivery: Delivery | None
@@ -159,6 +161,7 @@ def message_view(message: Message, sending: Delivery | None = None, by_stranger:
         role=message.role.value,
         pieces=tuple(pieces(text)),
         rest=rest,
+        whole=message.whole or "",
         files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
         edited_at=message.edited_at,
         delivery=sending,
