@@ -71,7 +71,8 @@ class Funnel:
             self.answered.clear()
             sent = 0
             try:
-                sent = await self.dispatching.once()
+                # One by one: what is taken by somebody who dies waits out a long lease.
+                sent = await self.dispatching.once(limit=1)
                 pause = poll
             except Exception as error:
                 pause = _paused(error, pause)

@@ -236,3 +236,29 @@ async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(h
     await house.answering.once()
     assert await house.texts() == ["Hello", "Yes"]
     assert await _nothing_waits(house)
+
+
+async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(house: House) -> None:
+    house.responder = _says("Yes")
+    for one in (sms(1), other(2), sms(3, thread=Thread("sms:+15550177"))):
+        await house.intake.take(one)
+    house.clock.advance(timedelta(minutes=1))
+    await house.answering.once()
+    began = asyncio.Event()
+
+    async def hang(part: Outgoing) -> Sent:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    store = house.backbone.store
+    sending = Dispatching(store, house.clock, lambda message: Provider(acts=[hang]))
+    dying = asyncio.create_task(
+        Funnel(Doors(house.intake, house.clock, {}), house.answering, sending).run(asyncio.Event(), poll=0.01)
+    )
+    await began.wait()
+    dying.cancel()
+    await asyncio.wait([dying])
+    another = Provider()
+    assert await Dispatching(store, house.clock, lambda message: another).once() == 2
+    assert len(another.got) == 2
