@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.unit.funnel.sns_rig import Served, certificate
 from tests.unit.funnel.test_intake import House, opened
-from tests.unit.funnel.test_ses import Served, certificate
 from tests.unit.funnel.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.errors import ConfigError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.unit.funnel.channels import SAMPLES, here, request, sample, signed_sample
+from tests.unit.funnel.sns_rig import TOPIC, Served, certificate, posted, signed
 from tests.unit.funnel.test_intake import House, opened
-from tests.unit.funnel.test_ses import TOPIC, Served, certificate, posted, signed
 from tests.unit.funnel.test_voice_signatures import retell_signed, token
 
 from afterturn.errors import StoreBusy
