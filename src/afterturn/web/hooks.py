@@ -33,8 +33,8 @@ def mount_hooks(
 ) -> None:
     """``public``: the address by which providers reach this server, where it is another than the request's own.
 
-    Whoever is refused too often from one address is not listened to for a while: guessing a signature costs us more
-    than the guess costs them.
+    Whoever is refused too often from one address is told to wait. A good signature is let in all the same: behind a
+    proxy everybody has one address, and no stranger may shut out a provider.
     """
     tries = Tries(60, timedelta(minutes=1))
 
