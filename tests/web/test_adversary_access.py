@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.funnel.test_intake import mail
+from tests.unit.funnel.test_dispatching import Provider
+from tests.unit.funnel.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.funnel.arrivals import Party
+from afterturn.funnel.arrivals import Delivery, Party
+from afterturn.funnel.dispatching import Dispatching
 from afterturn.funnel.intake import PERSON, Intake
+from afterturn.funnel.sending.port import Outgoing, Sent
+from afterturn.funnel.twilio import RANKS
 
 TENANT = "tenant@example.org"
 
@@ -54,6 +58,41 @@ async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_
     found = await rig.backbone.store.conversation("mail:m-1")
     assert found is not None
     assert found.property_id == ("oak" if counts else "elm")
+
+
+@pytest.mark.parametrize(
+    ("states", "words", "bad"),
+    [
+        ((), "sent", False),
+        (("delivered",), "sent, delivered", False),
+        (("undelivered",), "sent, undelivered: 30003", True),
+        (("delivered", "undelivered"), "sent, delivered", False),
+    ],
+    ids=["nothing", "delivered", "lost", "late"],
+)
+async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not(
+    rig: Rig, states: tuple[str, ...], words: str, bad: bool
+) -> None:
+    """F49: what comes too late moves nothing back."""
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    await intake.take(sms(1, at=rig.clock()))
+
+    async def act(part: Outgoing) -> Sent:
+        return Sent("SM-out", rig.clock(), ())
+
+    async with rig.client("desk") as client:
+        path = f"/conversations/sms:{THEIRS}"
+        answer = await client.post(
+            f"{API}{path}/replies", json={"text": "At nine."}, headers={"idempotency-key": "k-1"}
+        )
+        assert answer.status_code == 201
+        provider = Provider(acts=[act])
+        await Dispatching(rig.backbone.store, rig.clock, lambda message: provider).once()
+        for state in states:
+            error = "30003" if state == "undelivered" else None
+            await intake.take(Delivery("SM-out", state, RANKS[state], rig.clock(), error))
+        page = (await client.get(path)).text
+    assert f'<p class="{"tag tag-failed" if bad else "dim sent"}">{words}</p>' in page
 
 
 async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig) -> None:

@@ -83,8 +83,9 @@ class Dispatching:
         return len(taken)
 
     async def _do(self, chore: TakenChore) -> None:
+        ids: Sequence[str] = ()
         try:
-            state, reason = await self._send(chore)
+            state, reason, ids = await self._send(chore)
         except TryLater as error:
             await self._later(chore, error.reason.value, error.after)
             return
@@ -104,7 +105,7 @@ class Dispatching:
             return
         level = logging.INFO if state == "sent" else logging.WARNING
         telemetry.log("dispatched", level=level, conversation_id=chore.conversation_id, status=state)
-        await self._tell(chore, state, reason)
+        await self._tell(chore, state, reason, ids)
         await self._store.finish_chore(chore)
 
     async def _later(self, chore: TakenChore, reason: str, after: timedelta | None) -> None:
@@ -124,16 +125,19 @@ class Dispatching:
         await self._tell(chore, "waiting", reason)
         await self._store.put_off_chore(chore, until=now + pause)
 
-    async def _tell(self, chore: TakenChore, state: str, reason: str | None) -> None:
-        value: JsonValue = {"state": state, "reason": reason, "at": to_text(self._clock())}
+    async def _tell(self, chore: TakenChore, state: str, reason: str | None, ids: Sequence[str] = ()) -> None:
+        """``ids``: what the provider calls its parts, by which it will tell how they fare."""
+        value: dict[str, JsonValue] = {"state": state, "reason": reason, "at": to_text(self._clock())}
+        if ids:
+            value["providerIds"] = list(ids)
         await self._store.note(DISPATCHED, _name(chore), value, replace=True)
 
-    async def _send(self, chore: TakenChore) -> tuple[str, str | None]:
+    async def _send(self, chore: TakenChore) -> tuple[str, str | None, Sequence[str]]:
         conversation = await self._store.conversation(chore.conversation_id)
         message = await self._message(chore)
         route = (await self._store.noted(ROUTE, [chore.conversation_id])).get(chore.conversation_id)
         if conversation is None or message is None or not isinstance(route, dict):
-            return "undeliverable", "no-route"
+            return "undeliverable", "no-route", ()
         outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(chore))
         sender = self._choose(outgoing)
         if sender is None:
@@ -143,13 +147,17 @@ class Dispatching:
         parts = sender.parts(outgoing)
         keys = [f"{chore.key}/{number}" for number in range(len(parts))]
         known = await self._store.noted(SENDING, keys)
+        ids: list[str] = []
         for part, key in zip(parts, keys, strict=True):
-            if not _is_sent(known.get(key)):
-                await self._part(chore, sender, part, key, known.get(key))
+            before = known.get(key)
+            if isinstance(before, dict) and _is_sent(before):
+                ids.append(str(before.get("providerId")))
+            else:
+                ids.append(await self._part(chore, sender, part, key, before))
         await self._count(outgoing)
-        return "sent", None
+        return "sent", None, ids
 
-    async def _part(self, chore: TakenChore, sender: Sender, part: Outgoing, key: str, known: JsonValue) -> None:
+    async def _part(self, chore: TakenChore, sender: Sender, part: Outgoing, key: str, known: JsonValue) -> str:
         if isinstance(known, dict) and known.get("state") == "begun":
             raise Uncertainly(f"part {part.part} of message {part.message_id} may have been sent")
         rank = 2 * chore.attempts
@@ -161,6 +169,7 @@ class Dispatching:
             raise
         await self._remember(part, sent)
         await self._store.note(SENDING, key, {"state": "sent", "providerId": sent.provider_id}, rank=_SENT)
+        return sent.provider_id
 
     async def _remember(self, part: Outgoing, sent: Sent) -> None:
         if part.channel is Channel.EMAIL:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.funnel.dispatching import DISPATCHED
-from afterturn.funnel.intake import ABOUT
+from afterturn.funnel.intake import ABOUT, DELIVERY
 from afterturn.model import UNASSIGNED, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
@@ -145,7 +145,18 @@ async def _noted(
         keys = {f"{conversation_id} {one.id}": one.id for one in messages if one.direction is direction}
         noted = await reach.backbone.store.noted(name, list(keys)) if keys else {}
         found.append({keys[key]: value for key, value in noted.items()})
-    return found[0], found[1]
+    sent, about = found
+    ids = {name: _provider_ids(value) for name, value in sent.items()}
+    told = await reach.backbone.store.noted(DELIVERY, [one for each in ids.values() for one in each])
+    for name, value in sent.items():
+        if isinstance(value, dict):
+            sent[name] = {**value, "told": [told[one] for one in ids[name] if one in told]}
+    return sent, about
+
+
+def _provider_ids(noted: JsonValue) -> list[str]:
+    found = noted.get("providerIds") if isinstance(noted, dict) else None
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _known(messages: int, states: Iterable[str]) -> str:

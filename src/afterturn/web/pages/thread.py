@@ -29,6 +29,9 @@ _SENDING = {
     "uncertain": "may not have been sent",
     "given-up": "was not sent, and is not tried any more",
 }
+_LOST = {"bounced", "canceled", "complained", "failed", "rejected", "undelivered"}
+"""What a provider says where a message did not come to whom it was for."""
+
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -175,11 +178,17 @@ def stranger(noted: JsonValue) -> str | None:
 
 
 def delivery(noted: JsonValue) -> Delivery | None:
-    """What sending has noted of a message, in words."""
+    """What sending has noted of a message, in words; ``told`` in it: what the provider told of each part since."""
     if not isinstance(noted, dict) or noted.get("state") not in _SENDING:
         return None
     words = _SENDING[str(noted["state"])]
     reason = noted.get("reason")
+    told = noted.get("told")
+    heard = [one for one in told if isinstance(one, dict) and one.get("state")] if isinstance(told, list) else []
+    if noted["state"] == "sent" and heard:
+        worst = next((one for one in heard if one["state"] in _LOST), heard[-1])
+        words = f"sent, {str(worst['state']).replace('_', ' ')}"
+        return Delivery(f"{words}: {worst['error']}" if worst.get("error") else words, worst["state"] in _LOST)
     bad = noted["state"] not in ("sent", "waiting") or reason == "channel-not-set-up"
     return Delivery(f"{words}: {reason}" if reason else words, bad)
 
