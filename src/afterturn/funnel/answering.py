@@ -19,7 +19,7 @@ from afterturn import telemetry
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.funnel.intake import ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
+from afterturn.funnel.intake import ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
 from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
@@ -156,7 +156,13 @@ class Answering:
             return
         noted = await self._keeper.noted(ROUTE, [conversation.id])
         route = noted.get(conversation.id)
+        album = isinstance(chore.value, dict) and bool(chore.value.get("album"))
+        if album:  # from here on a part that comes waits alone
+            await self._keeper.note(ALBUM, chore.key, [])
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
+        seen: list[JsonValue] = [digest(one.id) for one in messages]
+        if album:
+            await self._keeper.note(ALBUM, chore.key, seen, replace=True)
         text = None
         if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
             if await self._is_answered(chore):
@@ -164,7 +170,7 @@ class Answering:
             asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
             async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                 text = _fit(await self._responder(asked), conversation.id)
-            covered: JsonValue = {"by": chore.key, "messages": [digest(one.id) for one in messages]}
+            covered: JsonValue = {"by": chore.key, "messages": seen}
             await self._keeper.note(ANSWERED, conversation.id, covered, replace=True)
         if not text:
             await self._writes.settle(_without_answer(conversation, chore))

@@ -16,7 +16,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from afterturn import telemetry
-from afterturn.addresses import legal_id
+from afterturn.addresses import digest, legal_id
 from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.funnel.arrivals import (
     Arrival,
@@ -51,6 +51,7 @@ ANSWER = "answer"
 FINISH_CALL = "finish-call"
 """Chores: a call has ended, and its transcript may still come."""
 
+ALBUM = "album"
 CALL = "call"
 DELIVERY = "delivery"
 OPTED_OUT = "opted-out"
@@ -58,9 +59,9 @@ OPT_SEEN = "opt-seen"
 PERSON = "person"
 ROUTE = "route"
 ABOUT = "about"
-"""Notes: a call that was settled with its transcript; how far a message of ours has come; who wants no automatic
-answer, and when a message first said so; where an operator has put a person; how a conversation is answered; what else
-is known of a message.
+"""Notes: which parts of an album were looked at together; a call that was settled with its transcript; how far a
+message of ours has come; who wants no automatic answer, and when a message first said so; where an operator has put a
+person; how a conversation is answered; what else is known of a message.
 """
 
 ALBUM_WAIT = timedelta(seconds=2)
@@ -148,31 +149,31 @@ class Intake:
         message = message_of(one)
         await self._remember(one, conversation_id, message)
         meta = _meta(conversation_id, one.channel, property_id, people)
-        if self._answering and message.direction is Direction.INBOUND and one.hush is None:
-            await self._writes.save_messages(meta, [message], chores=[self._answer(one, conversation_id, message)])
-            return Taken("saved", conversation_id)
-        if one.album is not None:
-            chore = Chore(
-                kind=ANSWER,
-                key=legal_id(f"{one.channel}:", one.album),
-                conversation_id=conversation_id,
-                value={"nobody": True},
-                due_at=self._clock() + ALBUM_WAIT,
-            )
-            await self._writes.save_messages(meta, [message], chores=[chore])
+        asked = self._answering and message.direction is Direction.INBOUND and one.hush is None
+        if asked or one.album is not None:
+            await self._waiting(one, meta, message, nobody=not asked)
             return Taken("saved", conversation_id)
         await self._writes.settle(Turn(conversation=meta, messages=(message,)))
         return Taken("settled", conversation_id)
 
-    def _answer(self, one: Arrived, conversation_id: str, message: Message) -> Chore:
-        wait = timedelta(0) if one.album is None else ALBUM_WAIT
-        return Chore(
-            kind=ANSWER,
-            key=legal_id(f"{one.channel}:", one.album or one.provider_id),
-            conversation_id=conversation_id,
-            value={"message": message.id},
-            due_at=self._clock() + wait,
-        )
+    async def _waiting(self, one: Arrived, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
+        """Save it, and that it waits: for an answer, or for the other parts of its album, which wait together.
+
+        A part that comes when those were looked at already waits alone.
+        """
+        value: dict[str, JsonValue] = {"message": message.id, **({"nobody": True} if nobody else {})}
+        now, name = self._clock(), legal_id(f"{one.channel}:", one.provider_id)
+        alone = Chore(kind=ANSWER, key=name, conversation_id=meta.id, value=value, due_at=now)
+        if one.album is None:
+            await self._writes.save_messages(meta, [message], chores=[alone])
+            return
+        album = legal_id(f"{one.channel}:", one.album)
+        value, due_at = {**value, "album": True}, now + ALBUM_WAIT
+        together = Chore(kind=ANSWER, key=album, conversation_id=meta.id, value=value, due_at=due_at)
+        await self._writes.save_messages(meta, [message], chores=[together])
+        seen = (await self._store.noted(ALBUM, [album])).get(album)
+        if isinstance(seen, list) and digest(message.id) not in seen:
+            await self._writes.save_messages(meta, [message], chores=[alone])
 
     async def _remember(self, one: Arrived, conversation_id: str, message: Message) -> None:
         """Before the message is saved: what dies in between is remembered again. None of the notes needs another, so

@@ -262,3 +262,22 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
     another = Provider()
     assert await Dispatching(store, house.clock, lambda message: another).once() == 2
     assert len(another.got) == 2
+
+
+@pytest.mark.parametrize("answering", [True, False])
+async def test_a_part_of_an_album_that_comes_late_is_settled_and_one_that_comes_twice_is_not(
+    house: House, answering: bool
+) -> None:
+    """Its provider could not reach us before."""
+    house.responder = _says("Nice") if answering else None
+    for number in (1, 2):
+        await house.intake.take(sms(number, f"picture {number}", album="A1"))
+    for later in (None, 1, 3, 3):
+        if later is not None:
+            await house.intake.take(sms(later, f"picture {later}", album="A1"))
+        house.clock.advance(timedelta(seconds=3))
+        await house.answering.once()
+    assert await house.turns() == 2
+    assert [one for one in await house.texts() if one != "Nice"] == ["picture 1", "picture 2", "picture 3"]
+    assert (await house.texts()).count("Nice") == (2 if answering else 0)
+    assert await _nothing_waits(house)
