@@ -6,11 +6,13 @@ so any library of theirs makes the signature.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from pydantic import SecretStr
 
+from afterturn.addresses import digest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.event import TurnSettled
@@ -53,7 +55,7 @@ class TurnDoor:
             return refused(413, "too_large", f"a turn has at most {MAX_BODY_BYTES:,} bytes")
         try:
             self._verifier.verify(request, self._clock())
-            receipt = await self._settle(_turn(request.body))
+            receipt = await self._settle(_once(_turn(request.body), request))
         except AfterturnError as error:
             return answer_of(error)
         event = receipt.event
@@ -65,3 +67,13 @@ def _turn(body: bytes) -> Turn:
     if not isinstance(value, dict):
         raise InvalidInput("body: is JSON, but not an object; give one turn")
     return parse(Turn, value)
+
+
+def _once(turn: Turn, request: Request) -> Turn:
+    """A turn that nothing of its own tells from another has the name of the call that brings it: who sends the very
+    same again, because the answer was lost or because he has read it, settles nothing.
+    """
+    if turn.messages or turn.key is not None:
+        return turn
+    body = hashlib.sha256(request.body).hexdigest()
+    return turn.model_copy(update={"key": f"call:{digest(request.headers['webhook-id'], body)}"})
