@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from afterturn.addresses import legal_id
+from afterturn.addresses import digest, legal_id
 from afterturn.errors import InvalidInput
 from afterturn.funnel.arrivals import Arrival, Arrived, Party, Request, Thread
 from afterturn.funnel.reading import facts
@@ -44,7 +44,8 @@ def read(request: Request, *, now: datetime) -> tuple[Arrival, ...]:
     return (
         Arrived(
             channel=Channel.WEB,
-            provider_id=legal_id("", said.message_id),
+            # A page counts its own messages: the first one of each visitor may be ``m-1``.
+            provider_id=f"web-{digest(said.conversation_id, said.message_id)}",
             party=Party(said.account, sender),
             thread=Thread(conversation_id),
             at=now,
