@@ -62,6 +62,13 @@ def test_wrong_usage_exits_2_and_says_so_on_stderr() -> None:
         assert done.err
 
 
+def test_a_choice_that_does_not_exist_is_refused_in_plain_words() -> None:
+    for arguments in (["inbox", "--channel", "fax"], ["--profile", "cloud", "stats"]):
+        said = call(*arguments).err
+        assert "is not one of" in said
+        assert "Value error" not in said
+
+
 def test_without_a_command_help_is_shown() -> None:
     done = call()
     assert "afterturn demo" in done.out + done.err

@@ -205,7 +205,9 @@ def test_stats_count_each_stage(filled: Path) -> None:
     assert (found["conversations"], found["messages"], found["turns"]) == (11, 11, 11)
     assert (found["stream"]["main"], found["reactions"]["waiting"], found["reactions"]["failed"]) == (1, 0, 0)
     assert found["stream"]["oldestAt"] is not None
-    assert "stream, for every consumer  1 " in call("stats").out
+    shown = call("stats").out
+    assert "stream, for every consumer  1 " in shown
+    assert f"answers, sends, calls       {found['chores']} " in shown
 
 
 def test_a_reader_that_goes_away_is_no_crash(filled: Path) -> None:

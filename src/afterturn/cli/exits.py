@@ -38,7 +38,7 @@ HELP = {
     Exit.FAILED: "some records were bad, or something failed; the rest is in",
     Exit.USAGE: "wrong usage or bad input; nothing was written",
     Exit.OWED: "reactions are owed, failed, or lie in the dead letters; an index drifted; a wire is crossed or missing",
-    Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign)",
+    Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign); AWS or Temporal does not answer",
     Exit.INTERRUPTED: "stopped by Ctrl-C; running it again goes on",
     Exit.CLOSED: "whoever read the output went away",
 }
@@ -64,9 +64,17 @@ def exit_of(error: AfterturnError) -> Exit:
 class Commands(TyperGroup):
     """The root of all commands: an error that is ours, or the system's, is one line on stderr and an exit code."""
 
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*args, **more)
+        except typer.BadParameter as error:
+            raise _plain(error) from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            raise _plain(error) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(Exit.CLOSED) from None
@@ -80,6 +88,12 @@ class Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else ""
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(Exit.FAILED) from None
+
+
+def _plain(error: typer.BadParameter) -> typer.BadParameter:
+    """Without what pydantic says before the words of whoever refused."""
+    error.message = error.message.removeprefix("Value error, ")
+    return error
 
 
 def _told(error: BaseException) -> typer.Exit:

@@ -266,6 +266,7 @@ def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
             ("stream, for one consumer", stream["direct"], None if stream["main"] else stream_oldest),
             ("reactions that wait", reactions["waiting"], oldest(reactions["oldestAt"])),
             ("reactions that failed", reactions["failed"], None),
+            ("answers, sends, calls", found["chores"], None),
             ("dead letters", stream["dead"], None),
         ],
     )
