@@ -27,3 +27,8 @@ def test_it_stops_between_turns(db: Path, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert b"turn" in err
     assert query(db, "SELECT count(*) FROM turns")[0][0] < 15
+
+
+def test_a_file_that_is_not_there_leaves_no_store(db: Path) -> None:
+    assert call("simulate", "nope.json").code == 2
+    assert not db.exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +29,7 @@ from afterturn.cli.options import (
     set_up_logging,
 )
 from afterturn.cli.output import count, note, write_json
-from afterturn.clock import parse_duration, to_text
+from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.config import Settings
 from afterturn.demo import sample
 from afterturn.demo.playing import Beat, play
@@ -101,9 +101,9 @@ async def _simulate(
     synthetic: bool,
     json_: bool,
 ) -> Exit:
+    conversations = await asyncio.to_thread(lambda: list(_conversations(path, system_clock(), limit)))
     async with app.open(settings) as backbone:
         begins = backbone.clock()
-        conversations = await asyncio.to_thread(lambda: list(_conversations(path, backbone, limit)))
         beats = play(
             conversations,
             begins,
@@ -142,9 +142,9 @@ async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Even
     return len(beats)
 
 
-def _conversations(path: Path | None, backbone: Backbone, limit: int | None) -> Iterator[ImportedConversation]:
+def _conversations(path: Path | None, now: datetime, limit: int | None) -> Iterator[ImportedConversation]:
     if path is None:
-        found = (one.conversation for one in sample(backbone.clock()))
+        found = (one.conversation for one in sample(now))
         yield from (one for one in first(found, limit) if isinstance(one, ImportedConversation))
         return
     with read(path) as reader:
