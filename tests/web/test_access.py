@@ -79,6 +79,10 @@ async def test_a_login_link_opens_one_session_once(rig: Rig) -> None:
         assert key not in answer.headers["location"]
         assert (await first.get(SESSION)).json()["role"] == "admin"
         assert (await second.get("/login", params={"key": key})).status_code == 401
+        shown = await second.get("/login", params={"key": key}, headers={"accept": "text/html"})
+        assert (shown.status_code, shown.headers["location"]) == (303, "/sign-in?link=used")
+        again = await first.get("/login", params={"key": key})
+        assert (again.status_code, again.headers["location"]) == (303, "/")
         assert (await second.get(SESSION)).status_code == 401
 
 
@@ -204,4 +208,3 @@ def test_others_are_let_near_only_where_somebody_has_a_token(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "[::1]", "localhost"])
 def test_this_machine_needs_no_token(host: str) -> None:
     check_binding(host, 0)
-

@@ -25,4 +25,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['temporalio'] = None; import afterturn.reactions.temporal.engine"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert "MissingExtra: Temporal needs the temporal extra: pip install 'afterturn[temporal]'" in done.stderr
+    assert (
+        "MissingExtra: Temporal needs an extra: pip install 'afterturn[local]', or 'afterturn[aws,temporal]' for AWS"
+        in done.stderr
+    )

@@ -8,4 +8,6 @@ from afterturn.errors import MissingExtra
 try:
     import temporalio  # noqa: F401
 except ImportError as error:
-    raise MissingExtra("Temporal needs the temporal extra: pip install 'afterturn[temporal]'") from error
+    raise MissingExtra(
+        "Temporal needs an extra: pip install 'afterturn[local]', or 'afterturn[aws,temporal]' for AWS"
+    ) from error

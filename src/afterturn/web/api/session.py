@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import Field
 
 from afterturn.model import Record
-from afterturn.web.access import COOKIE, Access
+from afterturn.web.access import COOKIE, Access, cookie_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, answers, errors, told
 from afterturn.web.errors import Refused
@@ -66,10 +66,14 @@ async def log_out(request: Request, caller: Operator) -> Response:
 
 @links.get("/login")
 async def follow_link(request: Request, key: str = "") -> Response:
-    """A one-time login link: opens a session of all roles, and leads on."""
+    """A one-time login link: opens a session of all roles, and leads on. Used again, it leads a browser on, too."""
     access = _tried(request)
     opened = access.redeem(key)
     if opened is None:
+        if cookie_of(request.headers) is not None and access.caller(request.headers) is not None:
+            return RedirectResponse(request.app.state.home, 303)
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("/sign-in?link=used", 303)
         text = "the link was used before, or is too old; start `afterturn up` again for a new one"
         raise Refused(401, "unauthenticated", text, field="key")
     return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)

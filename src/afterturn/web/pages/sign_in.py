@@ -14,12 +14,13 @@ from afterturn.web.pages.routing import SIGN_IN, OpenPageRoute, PageRoute, Sent,
 router = APIRouter(route_class=OpenPageRoute, include_in_schema=False)
 leaving = APIRouter(route_class=PageRoute, include_in_schema=False)
 
+_USED = "This link was used before, or is too old. Start `afterturn up` again for a new one, or sign in with a token."
 _UNKNOWN = "This token is unknown, expired or revoked."
 
 
 @router.get(SIGN_IN)
-async def show_sign_in(request: Request, next: str = "/") -> Response:
-    return render(request, "sign_in.html", next=local_path(next), problem=None)
+async def show_sign_in(request: Request, next: str = "/", link: str = "") -> Response:
+    return render(request, "sign_in.html", next=local_path(next), problem=_USED if link else None)
 
 
 @router.post(SIGN_IN)
