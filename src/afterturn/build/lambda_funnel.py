@@ -21,11 +21,8 @@ from afterturn.funnel.answers import Answer, answer_of, refused
 from afterturn.funnel.arrivals import Request
 from afterturn.funnel.aws_lambda import answered, request_of
 from afterturn.funnel.reading import public_url
-from afterturn.funnel.turns import TurnDoor
+from afterturn.funnel.turns import TURNS, TurnDoor
 from afterturn.settle import Settler
-
-TURNS = "/turns"
-"""Where runtimes of yours hand in turns."""
 
 
 @dataclass(frozen=True, slots=True)

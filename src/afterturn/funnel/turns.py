@@ -22,6 +22,9 @@ from afterturn.funnel.signed import Verifier
 from afterturn.model import MAX_TURN_BYTES, Turn, parse
 from afterturn.strict_json import read_json
 
+TURNS = "/turns"
+"""Where runtimes of yours hand in turns."""
+
 MAX_BODY_BYTES = 2 * MAX_TURN_BYTES
 """JSON may spell a character with more bytes than it has."""
 

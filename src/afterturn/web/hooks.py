@@ -16,10 +16,8 @@ from afterturn.funnel.answers import Answer, refused
 from afterturn.funnel.arrivals import Request
 from afterturn.funnel.channels import HOOKS
 from afterturn.funnel.reading import public_url
+from afterturn.funnel.turns import TURNS
 from afterturn.web.sessions import Tries
-
-TURNS = "/turns"
-"""Where runtimes of yours hand in turns."""
 
 Doors = Callable[[str, Request], Awaitable[Answer]]
 Door = Callable[[Request], Awaitable[Answer]]
