@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from afterturn.backbone import Backbone
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidInput, InvalidRecord
+from afterturn.funnel.threads import moved_to
 from afterturn.importers.records import BadRecord, ImportedConversation
-from afterturn.model import Turn
+from afterturn.model import Channel, Turn
 
 IN_FLIGHT = 32
 """Conversations at a time: their turns share the store's commits."""
@@ -79,12 +80,23 @@ class Loader:
             raise problem
 
     async def _start(self, group: asyncio.TaskGroup, one: ImportedConversation, stop: asyncio.Event) -> None:
+        one = await self._at_home(one)
         if earlier := self._busy.get(one.meta.id):
             await asyncio.wait([earlier])
         await self._slots.acquire()
         task = group.create_task(self._settle(one, stop))
         self._busy[one.meta.id] = task
         task.add_done_callback(lambda done: self._done(one.meta.id, done))
+
+    async def _at_home(self, one: ImportedConversation) -> ImportedConversation:
+        """A Telegram group that has moved goes where what comes in of it goes by now."""
+        if one.meta.channel is not Channel.TELEGRAM:
+            return one
+        home = await moved_to(self._backbone.store, one.meta.id)
+        if home == one.meta.id:
+            return one
+        meta = one.meta.model_copy(update={"id": home})
+        return replace(one, meta=meta, turns=tuple(t.model_copy(update={"conversation": meta}) for t in one.turns))
 
     def _done(self, conversation_id: str, task: asyncio.Task[None]) -> None:
         self._slots.release()

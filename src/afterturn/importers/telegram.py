@@ -1,8 +1,13 @@
 """The JSON export of Telegram Desktop (``result.json``): one chat, or all of them under ``chats``.
 
-A conversation is a chat, its id ``telegram:`` and the chat's. Only messages count; service messages (somebody
-joined, a call was missed) are passed over. A time is ``date_unixtime``: exports from before 2022 have only a local
-``date``, which has no offset, so their messages are bad and the chat has to be exported again.
+A conversation is a chat, its id ``telegram:`` and the chat's as bots know it, so that it is the one that webhooks lead
+to: an export says 815 for the group -815 and for the supergroup or channel -1000000000815, and tells them apart by
+``type``. Only in supergroups and channels messages are numbered for everybody alike, so only there they are named as
+a webhook names them; what stood in the group that a supergroup was before has numbers below zero.
+
+Only messages count; service messages (somebody joined, a call was missed) are passed over. A time is
+``date_unixtime``: exports from before 2022 have only a local ``date``, which has no offset, so their messages are bad
+and the chat has to be exported again.
 
 What we sent is outbound: ``own`` names ids (``user123`` or ``123``) or shown names; without it the account that
 made the export, which a full export names; without that, in a chat between two, everybody but the one whom the chat
@@ -37,9 +42,15 @@ from .turns import make_turns, thread_order
 MAX_FILE_BYTES = 512 * 2**20
 
 _SECONDS = re.compile(r"[0-9]{1,18}\Z")
+_BARE = re.compile(r"[1-9][0-9]{0,11}\Z")
+_SPEAKING_CHANNEL = re.compile(r"channel([1-9][0-9]{0,11})\Z")
 _DIGITS = re.compile(r"[0-9]+\Z")
 _NOT_INCLUDED = "(File "
-_PRIVATE = {"personal_chat", "bot_chat"}
+_PRIVATE = ("personal_chat", "bot_chat")
+_GROUP = "private_group"
+_CHANNELS = ("private_supergroup", "public_supergroup", "private_channel", "public_channel")
+_CHANNEL = re.compile(r"-1[0-9]{12}\Z")
+"""A supergroup or a channel, as bots know it."""
 
 _IsOwn = Callable[[Mapping[str, Any]], bool]
 
@@ -94,20 +105,21 @@ def _chats(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[s
 def _chat(
     chat: Mapping[str, Any], place: str, account: str | None, options: Options
 ) -> Iterator[ImportedConversation | BadRecord]:
-    chat_id, items = chat.get("id"), chat.get("messages")
-    if isinstance(chat_id, bool) or not isinstance(chat_id, int | str):
+    told, items = chat.get("id"), chat.get("messages")
+    if isinstance(told, bool) or not isinstance(told, int | str):
         yield BadRecord(place, "id: is missing or not a number")
         return
+    chat_id = _as_bots_know(told, chat.get("type"))
     if not isinstance(items, list):
         yield BadRecord(place, "messages: is missing or not a list")
         return
-    is_own = _ownership(chat, str(chat_id), account, options)
+    is_own = _ownership(chat, chat_id, account, options)
     messages: list[Message] = []
     participants: dict[str, None] = {}
     ids: set[str] = set()
     between = ", " if ": chat " in place else ": "
     for number, item in enumerate(items, 1):
-        message = _message(item, f"{place}{between}message {number}", str(chat_id), is_own, options)
+        message = _message(item, f"{place}{between}message {number}", chat_id, is_own, options)
         if message is None:
             continue
         if isinstance(message, Message) and message.id in ids:
@@ -118,14 +130,14 @@ def _chat(
         ids.add(message.id)
         messages.append(message)
         if message.direction is Direction.INBOUND and (sender := _sender(item)):
-            participants[legal_id("", sender)] = None
+            participants[legal_id("", _party(sender))] = None
     if not messages:
         return
     messages = thread_order(messages)
     meta = make(
         ConversationMeta,
         {
-            "id": legal_id("telegram:", str(chat_id)),
+            "id": legal_id("telegram:", chat_id),
             "channel": Channel.TELEGRAM,
             "property_id": options.property_id,
             "participants": list(participants)[:MAX_PARTICIPANTS],
@@ -134,6 +146,22 @@ def _chat(
         place,
     )
     yield meta if isinstance(meta, BadRecord) else ImportedConversation(meta, make_turns(meta, messages), place)
+
+
+def _as_bots_know(told: int | str, kind: object) -> str:
+    """The id of a chat, which an export tells without what says of which kind it is."""
+    text = str(told)
+    if not _BARE.match(text):
+        return text
+    if kind == _GROUP:
+        return f"-{text}"
+    return f"-1{text:0>12}" if kind in _CHANNELS else text
+
+
+def _party(sender: str) -> str:
+    """A sender as webhooks name it: a channel, or a supergroup of whose administrators one speaks, is a chat, too."""
+    channel = _SPEAKING_CHANNEL.match(sender)
+    return f"chat{_as_bots_know(channel[1], 'private_channel')}" if channel else sender
 
 
 def _message(item: object, place: str, chat_id: str, is_own: _IsOwn, options: Options) -> Message | BadRecord | None:
@@ -158,7 +186,8 @@ def _values(item: Mapping[str, Any], chat_id: str, is_own: _IsOwn, options: Opti
     text = _text(item.get("text", ""))
     if text is None:
         return "text: is neither a text nor a list of texts and entities"
-    name = legal_id("", str(number))
+    for_all = _CHANNEL.match(chat_id) and _DIGITS.match(str(number))
+    name = legal_id("", f"{chat_id}:{number}" if for_all else str(number))
     own = is_own(item)
     return {
         "id": name,

@@ -66,6 +66,47 @@ def test_a_group_without_a_known_account_is_all_inbound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "told", "conversation", "message"),
+    [
+        ("personal_chat", 815, "telegram:815", "1"),
+        ("private_group", 4518810793, "telegram:-4518810793", "1"),
+        ("private_supergroup", 2471352452, "telegram:-1002471352452", "-1002471352452:1"),
+        ("public_supergroup", 815, "telegram:-1000000000815", "-1000000000815:1"),
+        ("private_channel", "815", "telegram:-1000000000815", "-1000000000815:1"),
+        ("public_channel", 997852516352, "telegram:-1997852516352", "-1997852516352:1"),
+        ("private_supergroup", -1002471352452, "telegram:-1002471352452", "-1002471352452:1"),
+        (["private_group"], 815, "telegram:815", "1"),
+        ("private_supergroup", "x", "telegram:x", "1"),
+    ],
+)
+def test_a_chat_is_the_one_that_bots_know(
+    tmp_path: Path, kind: object, told: int | str, conversation: str, message: str
+) -> None:
+    """Telegram Desktop tells a bare id, and what it is of by the type; few chats number messages for everybody."""
+    found, bad = read_all(write(tmp_path, chat(GOOD, type=kind, id=told)))
+    assert not bad
+    assert (found[0].meta.id, found[0].messages[0].id) == (conversation, message)
+    assert found[0].messages[0].provider_id == message
+
+
+def test_chats_of_different_kinds_with_one_bare_id_are_different(tmp_path: Path) -> None:
+    kinds = ("personal_chat", "private_group", "private_supergroup")
+    found, bad = read_all(write(tmp_path, {"chats": {"list": [chat(GOOD, type=kind) for kind in kinds]}}))
+    assert (len(found), bad) == (3, [])
+
+
+def test_what_a_supergroup_said_as_a_group_has_numbers_of_its_own(tmp_path: Path) -> None:
+    items = [GOOD | {"id": -999999999}, GOOD]
+    found, _ = read_all(write(tmp_path, chat(*items, type="private_supergroup", id=2471352452)))
+    assert [m.id for m in found[0].messages] == ["-999999999", "-1002471352452:1"]
+
+
+def test_a_channel_that_speaks_is_named_as_webhooks_name_it(tmp_path: Path) -> None:
+    found, _ = read_all(write(tmp_path, chat(GOOD | {"from_id": "channel815"}, type="private_supergroup")))
+    assert found[0].meta.participants == ("chat-1000000000815",)
+
+
+@pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"date_unixtime": None}, "date_unixtime: is missing, and date has no UTC offset"),
