@@ -30,6 +30,7 @@ from afterturn.funnel.arrivals import (
     Party,
 )
 from afterturn.funnel.directory import Directory
+from afterturn.funnel.names import remember_name
 from afterturn.funnel.threads import MOVED, find_thread, is_stranger, moved_to, remember_thread
 from afterturn.model import (
     MAX_MESSAGE_BYTES,
@@ -204,6 +205,8 @@ class Intake:
             about["hush"] = one.hush.value
         if about:
             notes.append(self._store.note(ABOUT, f"{conversation_id} {message.id}", about))
+        if "name" in about or "username" in about:
+            notes.append(remember_name(self._store, one, _rank(one.at)))
         await asyncio.gather(*notes)
 
     async def _opt(self, one: Arrived, key: str) -> None:

@@ -164,11 +164,12 @@ def _hush(message: Mapping[str, Any], bot: str) -> Hush | None:
 
 
 def _extra(message: Mapping[str, Any], chat: str) -> dict[str, str]:
-    names = [fact(field(message, "from", key)) for key in ("first_name", "last_name")]
+    speaks = "sender_chat" if _id(field(message, "sender_chat", "id")) else "from"
+    names = [fact(field(message, speaks, key)) for key in ("title", "first_name", "last_name")]
     replied = _id(field(message, "reply_to_message", "message_id"))
     return facts(
         name=" ".join(name for name in names if name),
-        username=field(message, "from", "username"),
+        username=field(message, speaks, "username"),
         topic=_id(message.get("message_thread_id")),
         reply_to=f"{_id(field(message, 'reply_to_message', 'chat', 'id')) or chat}:{replied}" if replied else "",
     )
