@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +37,21 @@ def _split(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """Several words in one variable, separated by commas."""
+
+
+def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        try:
+            network = ipaddress.ip_network(one, strict=False)
+        except ValueError:
+            raise ValueError(f"{one!r} is no address and no network; write such as 10.0.0.0/8, 192.0.2.7") from None
+        if network.prefixlen == 0:
+            raise ValueError(f"{one!r} would trust everybody; name where your proxies stand, such as 10.0.0.0/8")
+    return value
+
+
+Networks = Annotated[Words, AfterValidator(_are_networks)]
+"""Addresses and networks, separated by commas."""
 
 
 class Profile(StrEnum):
@@ -125,6 +141,11 @@ class Settings(BaseSettings):
         None, description="The company's numbers, mailboxes, bots and people, and their properties: a TOML file."
     )
     tokens: Path = Field(Path("afterturn-tokens.toml"), description="The file of those who may call the HTTP API.")
+    trusted_proxies: Networks = Field(
+        (),
+        description="Where proxies of yours stand, whose X-Forwarded-For tells who calls: addresses or networks, "
+        "separated by commas.",
+    )
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
         None, description="The DynamoDB table; afterturn-{lane} where nothing is said."

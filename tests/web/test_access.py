@@ -172,23 +172,23 @@ async def test_whoever_guesses_has_to_wait(rig: Rig) -> None:
             answer = await client.post(SESSION, json={"token": f"aft_{number}"})
             assert answer.status_code == 401
         for answer in (
-            await client.post(SESSION, json={"token": "aft_desk"}),
-            await client.get("/login", params={"key": rig.access.make_link()}),
+            await client.post(SESSION, json={"token": "aft_wrong"}),
+            await client.get("/login", params={"key": "guessed"}),
         ):
             assert answer.status_code == 429
             assert error_of(answer)["code"] == "too_many"
             assert re.fullmatch("[1-9][0-9]*", answer.headers["retry-after"])
         rig.clock.advance(timedelta(seconds=int(answer.headers["retry-after"])))
-        assert (await client.post(SESSION, json={"token": "aft_desk"})).status_code == 200
+        assert (await client.post(SESSION, json={"token": "aft_wrong"})).status_code == 401
 
 
 async def test_what_one_address_tries_holds_up_no_other(rig: Rig) -> None:
     for _ in range(LOGIN_TRIES):
-        rig.access.wait("192.0.2.1")
-    assert rig.access.wait("192.0.2.1") is not None
+        rig.access.turned_away("192.0.2.1")
+    assert rig.access.turned_away("192.0.2.1") is not None
     transport = httpx.ASGITransport(rig.app, client=("192.0.2.2", 1))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-        assert (await client.post(SESSION, json={"token": "aft_desk"})).status_code == 200
+        assert (await client.post(SESSION, json={"token": "aft_wrong"})).status_code == 401
 
 
 async def test_with_an_authorization_header_a_cookie_counts_for_nothing(rig: Rig) -> None:

@@ -24,6 +24,14 @@ def test_too_many_sessions_end_the_oldest() -> None:
     assert all(sessions.find(cookie, NOW) for cookie in cookies[1:])
 
 
+def test_too_many_sessions_of_one_token_end_its_own_and_nobody_else_s() -> None:
+    sessions = Sessions(numbered)
+    theirs = sessions.open("theirs", NOW)[0]
+    own = [sessions.open("own", NOW)[0] for _ in range(2_000)]
+    assert sessions.find(theirs, NOW)
+    assert [cookie for cookie in own if sessions.find(cookie, NOW)] == own[-50:]
+
+
 def test_a_session_lasts_to_its_end_and_no_longer() -> None:
     sessions = Sessions(numbered)
     cookie, session = sessions.open("digest", NOW)

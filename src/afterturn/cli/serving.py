@@ -62,6 +62,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None) -> E
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.hooks import mount_hooks  # noqa: PLC0415
+    from afterturn.web.proxies import Proxies  # noqa: PLC0415
 
     with server.bind(host, PORT if port is None else port, or_any=port is None) as listener:
         local = is_loopback(listener.getsockname()[0])
@@ -72,7 +73,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None) -> E
             open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel,
         ):
             access = Access(backbone.clock, TokenFile(settings.tokens))
-            http = make_app(backbone, access)
+            http = make_app(backbone, access, proxies=Proxies.of(settings.trusted_proxies))
             mount_hooks(http, backbone.clock, funnel.doors, turns=_turns(backbone), public=settings.public_url)
 
             async def run(stop: asyncio.Event) -> None:

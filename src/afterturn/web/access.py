@@ -47,8 +47,12 @@ class Access:
         session = None if cookie is None else self._sessions.find(cookie, self._clock())
         return None if session is None else self._caller_of(session)
 
-    def wait(self, address: str) -> timedelta | None:
-        """Count a login from an address; how long it has to wait where there were too many."""
+    def turned_away(self, address: str) -> timedelta | None:
+        """Count a login that came to nothing; how long its address has to wait where there were too many.
+
+        A good one is never turned away, whatever others have tried from the same address: keys and tokens have 256
+        random bits, which no number of tries finds, and nobody shall lock out a whole office.
+        """
         return self._tries.take(address, self._clock())
 
     def make_link(self) -> str:

@@ -13,6 +13,7 @@ from afterturn.web.api import conversations, ledger, reactions, session, stream,
 from afterturn.web.errors import install_errors
 from afterturn.web.guards import API, MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
 from afterturn.web.pages.mount import mount_pages
+from afterturn.web.proxies import Proxies
 from afterturn.web.replays import Replays
 
 HOME = "/"
@@ -33,8 +34,11 @@ def make_app(
     home: str = HOME,
     most_bytes: int = MAX_BODY_BYTES,
     patience: float = PATIENCE_S,
+    proxies: Proxies | None = None,
 ) -> FastAPI:
-    """The application. ``most_bytes``: of a body, which has to arrive within ``patience`` seconds."""
+    """The application. ``most_bytes``: of a body, which has to arrive within ``patience`` seconds. ``proxies``: of
+    ours, that calls come by.
+    """
     replays = Replays(backbone)
 
     @asynccontextmanager
@@ -56,6 +60,7 @@ def make_app(
     app.state.access = access
     app.state.replays = replays
     app.state.home = home
+    app.state.proxies = proxies or Proxies()
     install_errors(app)
     for room in (conversations, work_orders, ledger, stream, reactions, session):
         app.include_router(room.router, prefix=API)

@@ -17,6 +17,7 @@ from afterturn.funnel.arrivals import Request
 from afterturn.funnel.channels import HOOKS
 from afterturn.funnel.reading import public_url
 from afterturn.funnel.turns import TURNS
+from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import Tries
 
 Doors = Callable[[str, Request], Awaitable[Answer]]
@@ -31,15 +32,15 @@ def mount_hooks(
 ) -> None:
     """``public``: the address by which providers reach this server, where it is another than the request's own.
 
-    Whoever is refused too often from one address is told to wait. A good signature is let in all the same: behind a
-    proxy everybody has one address, and no stranger may shut out a provider.
+    Whoever is refused too often from one address is told to wait. A good signature is let in all the same: no stranger
+    may shut out a provider.
     """
+    proxies: Proxies = app.state.proxies
     tries = Tries(60, timedelta(minutes=1))
 
     async def answered(request: HttpRequest, answer: Callable[[Request], Awaitable[Answer]]) -> Response:
-        address = request.client.host if request.client else ""
         found = await answer(await _request(request, public))
-        if found.status in _REFUSED and (wait := tries.take(address, clock())) is not None:
+        if found.status in _REFUSED and (wait := tries.take(proxies.caller_of(request), clock())) is not None:
             seconds = str(max(1, int(wait.total_seconds())))
             found = refused(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
         return Response(found.body, found.status, dict(found.headers))

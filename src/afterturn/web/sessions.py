@@ -16,6 +16,8 @@ LASTS = timedelta(hours=12)
 LINK_LASTS = timedelta(minutes=10)
 
 _MOST_SESSIONS = 1_000
+_MOST_OF_ONE = 50
+"""Sessions of one token, so that whoever has one ends nobody else's."""
 _MOST_KEYS = 10_000
 
 
@@ -36,9 +38,12 @@ class Sessions:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def open(self, token: str | None, now: datetime) -> tuple[str, Session]:
-        """A cookie and its session. The oldest one ends where there are too many."""
+        """A cookie and its session. The oldest one ends where there are too many: of its token first, then of all."""
         cookie = self._secret()
         session = Session(token, self._secret(), now + LASTS)
+        own = [key for key, one in self._sessions.items() if token is not None and one.token == token]
+        for key in own[: max(len(own) + 1 - _MOST_OF_ONE, 0)]:
+            del self._sessions[key]
         self._sessions[_key(cookie)] = session
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.popitem(last=False)

@@ -200,7 +200,7 @@ _ERRORS: dict[int, tuple[str, str, str, str | None]] = {
         "send the ETag that you have read as If-Match",
         "If-Match",
     ),
-    429: ("Too many tries.", "too_many", "too many logins from this address; try again in 60 s", None),
+    429: ("Too many tries.", "too_many", "too many logins failed from this address; …", None),
     500: ("A fault of ours.", "failed", "this failed on our side; …", None),
     503: ("The store, the stream or the engine does not answer.", "unavailable", "… try again later", None),
 }

@@ -14,6 +14,7 @@ from afterturn.web.access import COOKIE, Access, cookie_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, answers, errors, told
 from afterturn.web.errors import Refused
+from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
 from afterturn.web.sessions import LASTS
 
@@ -42,9 +43,10 @@ async def show_session(caller: Operator) -> JSONResponse:
 )
 async def log_in(request: Request, given: LogIn) -> Response:
     """Open a session with a token, for browsers. It ends when the token does, and after twelve hours."""
-    access = _tried(request)
+    access: Access = request.app.state.access
     opened = access.log_in(given.token)
     if opened is None:
+        _count(request)
         raise Refused(
             401, "unauthenticated", "the token is unknown, expired or revoked", field="token", headers=_BEARER
         )
@@ -67,11 +69,12 @@ async def log_out(request: Request, caller: Operator) -> Response:
 @links.get("/login")
 async def follow_link(request: Request, key: str = "") -> Response:
     """A one-time login link: opens a session of all roles, and leads on. Used again, it leads a browser on, too."""
-    access = _tried(request)
+    access: Access = request.app.state.access
     opened = access.redeem(key)
     if opened is None:
         if cookie_of(request.headers) is not None and access.caller(request.headers) is not None:
             return RedirectResponse(request.app.state.home, 303)
+        _count(request)
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/sign-in?link=used", 303)
         text = "the link was used before, or is too old; start `afterturn up` again for a new one"
@@ -82,15 +85,15 @@ async def follow_link(request: Request, key: str = "") -> Response:
 _BEARER = {"www-authenticate": "Bearer"}
 
 
-def _tried(request: Request) -> Access:
-    """The access, with this try counted for its address. Raises Refused where there were too many."""
+def _count(request: Request) -> None:
+    """A login came to nothing. Raises Refused where there were too many of them from its address."""
     access: Access = request.app.state.access
-    wait = access.wait(request.client.host if request.client else "")
+    proxies: Proxies = request.app.state.proxies
+    wait = access.turned_away(proxies.caller_of(request))
     if wait is not None:
         seconds = max(math.ceil(wait.total_seconds()), 1)
-        text = f"too many logins from this address; try again in {seconds} s"
+        text = f"too many logins failed from this address; try again in {seconds} s, with a good token at once"
         raise Refused(429, "too_many", text, headers={"retry-after": str(seconds)})
-    return access
 
 
 def _with_cookie(response: Response, cookie: str, request: Request) -> Response:

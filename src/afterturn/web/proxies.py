@@ -1,0 +1,73 @@
+"""Whose call it is, where a proxy of ours hands it on: an address that nobody can claim for himself."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_MOST_HOPS = 20
+"""Proxies of ours that may stand before each other; what lies beyond them is not looked at."""
+_HOUSE = 64
+"""The bits of an IPv6 address that a customer of a provider is given: with the others he can do as he likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """``trusted``: where proxies of ours stand, whose word in ``X-Forwarded-For`` counts. None of them: nobody's."""
+
+    trusted: Sequence[Network] = ()
+
+    @classmethod
+    def of(cls, networks: Iterable[str]) -> Proxies:
+        """From texts such as ``10.0.0.0/8`` or ``192.0.2.7``. Raises ValueError."""
+        return cls(tuple(ipaddress.ip_network(one, strict=False) for one in networks))
+
+    def caller_of(self, request: HTTPConnection) -> str:
+        """What tries are counted by: the caller's address, of IPv6 its network; empty where there is none."""
+        peer = request.client.host if request.client else ""
+        return counted_by(self.client_of(peer, request.headers.getlist("x-forwarded-for")))
+
+    def client_of(self, peer: str, forwarded: Sequence[str]) -> str:
+        """The address of who called, out of the peer of the connection and the values of ``X-Forwarded-For``.
+
+        Each proxy appends who called *it*. So, from the right, the first address that is no proxy of ours is the last
+        one that one of ours vouches for; whatever stands left of it anybody may have written.
+        """
+        found = peer
+        hops = [hop.strip() for value in forwarded[-_MOST_HOPS:] for hop in value.rsplit(",", _MOST_HOPS)]
+        for hop in reversed(hops[-_MOST_HOPS:]):
+            if not self._trusts(found) or (address := _address(hop)) is None:
+                break
+            found = str(address)
+        return found
+
+    def _trusts(self, host: str) -> bool:
+        address = _address(host)
+        return address is not None and any(address in network for network in self.trusted)
+
+
+def counted_by(host: str) -> str:
+    """The address itself; of IPv6 the network of the house, so that nobody has more tries than he has addresses."""
+    address = _address(host)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return host if address is None else str(address)
+    return str(ipaddress.ip_network((address, _HOUSE), strict=False))
+
+
+def _address(text: str) -> Address | None:
+    """An address, with or without a port, as proxies write them: ``192.0.2.7:80``, ``[2001:db8::7]:80``."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found

@@ -1,0 +1,112 @@
+"""A rig whose every channel is set up, and how each of them signs what it sends."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from urllib.parse import parse_qsl
+
+from pydantic import SecretStr
+from tests.unit.funnel.sns_rig import TOPIC, Served, certificate
+from tests.unit.funnel.sns_rig import signed as sns_signed
+from tests.unit.funnel.test_turns import SECRET
+from tests.unit.funnel.test_turns import signed as standard
+from tests.unit.funnel.test_voice_signatures import retell_signed, token
+from tests.web.rig import BASE, Rig
+
+from afterturn.clock import to_text
+from afterturn.funnel.channels import HOOKS, Secrets, doors_of
+from afterturn.funnel.doors import Doors
+from afterturn.funnel.email.sns import Certificates
+from afterturn.funnel.intake import Intake
+from afterturn.funnel.turns import TURNS, TurnDoor
+from afterturn.web.hooks import mount_hooks
+
+SECRETS = Secrets(
+    twilio_auth_token="12345",
+    telegram_secret="hush",
+    telegram_bot="bot",
+    sns_topics=(TOPIC,),
+    graph_client_states=("hush",),
+    vapi_secret="hush",
+    retell_api_key="key_1",
+    livekit_api_key="key_1",
+    livekit_api_secret="hush",
+    web_secret=SecretStr(SECRET),
+    region="US",
+)
+
+
+def hooks(rig: Rig) -> frozenset[str]:
+    """Open every door; returns their paths."""
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    doors = Doors(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
+    turns = TurnDoor(rig.backbone.settle, SecretStr(SECRET), rig.clock)
+    mount_hooks(rig.app, rig.clock, doors, turns=turns)
+    return frozenset({TURNS, *doors.doors})
+
+
+def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:
+    def sign(body: bytes, now: datetime) -> Mapping[str, str]:
+        pairs = sorted(set(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)))
+        text = BASE + path + "".join(name + value for name, value in pairs)
+        digest = hmac.new(b"12345", text.encode(), hashlib.sha1).digest()
+        return {
+            "x-twilio-signature": base64.b64encode(digest).decode(),
+            "content-type": "application/x-www-form-urlencoded",
+        }
+
+    return sign
+
+
+SIGNED: Mapping[str, Callable[[bytes, datetime], Mapping[str, str]]] = {
+    TURNS: lambda body, now: standard(body, at=now).headers,
+    f"{HOOKS}/web": lambda body, now: standard(body, at=now).headers,
+    f"{HOOKS}/telegram": lambda body, now: {"x-telegram-bot-api-secret-token": "hush"},
+    f"{HOOKS}/twilio": _twilio(f"{HOOKS}/twilio"),
+    f"{HOOKS}/twilio/voice": _twilio(f"{HOOKS}/twilio/voice"),
+    f"{HOOKS}/vapi": lambda body, now: {"x-vapi-secret": "hush"},
+    f"{HOOKS}/retell": lambda body, now: retell_signed(body, now).headers,
+    f"{HOOKS}/livekit": lambda body, now: {
+        "authorization": token(body, nbf=int(now.timestamp()), exp=int(now.timestamp()) + 60)
+    },
+    f"{HOOKS}/ses": lambda body, now: {},
+    f"{HOOKS}/graph": lambda body, now: {},
+}
+"""The headers by which each path believes a body. Those of Amazon and Microsoft sign within the body."""
+
+
+def good_bodies(now: datetime) -> Mapping[str, bytes]:
+    """What each path stores something of, or takes note of."""
+    at = to_text(now)
+    said = {
+        "message_id": 1,
+        "date": int(now.timestamp()),
+        "chat": {"id": 7, "type": "private"},
+        "from": {"id": 7, "is_bot": False, "first_name": "Ada"},
+        "text": "Hello",
+    }
+    turn = {
+        "conversation": {"id": "c-turn", "channel": "web"},
+        "messages": [{"id": "m-1", "direction": "inbound", "role": "customer", "text": "Hello", "at": at}],
+    }
+    told = {
+        TURNS: turn,
+        f"{HOOKS}/web": {"conversationId": "visitor-1", "messageId": "m-1", "text": "Hello"},
+        f"{HOOKS}/telegram": {"update_id": 1, "message": said},
+        f"{HOOKS}/vapi": {"message": {"type": "status-update", "status": "ended", "call": {"id": "call-1"}}},
+        f"{HOOKS}/retell": {"event": "call_started", "call": {"call_id": "call-1"}},
+        f"{HOOKS}/livekit": {"event": "room_started", "id": "EV_1", "room": {"sid": "RM_1"}},
+        f"{HOOKS}/ses": sns_signed(Timestamp=at),
+        f"{HOOKS}/graph": {"value": [{"clientState": "hush", "subscriptionId": "s-1", "lifecycleEvent": "missed"}]},
+    }
+    form = b"MessageSid=SM1&AccountSid=AC1&From=%2B15158226442&To=%2B15550100&Body=Hello&NumMedia=0"
+    call = b"CallSid=CA1&AccountSid=AC1&From=%2B15158226442&To=%2B15550100&CallStatus=completed&Timestamp=x"
+    return {name: json.dumps(value).encode() for name, value in told.items()} | {
+        f"{HOOKS}/twilio": form,
+        f"{HOOKS}/twilio/voice": call,
+    }
