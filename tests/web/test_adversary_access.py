@@ -12,6 +12,7 @@ from tests.unit.funnel.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
 from afterturn.funnel.arrivals import Delivery, Party
+from afterturn.funnel.directory import Directory
 from afterturn.funnel.dispatching import Dispatching
 from afterturn.funnel.intake import PERSON, Intake
 from afterturn.funnel.sending.port import Outgoing, Sent
@@ -58,6 +59,39 @@ async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_
     found = await rig.backbone.store.conversation("mail:m-1")
     assert found is not None
     assert found.property_id == ("oak" if counts else "elm")
+
+
+@pytest.mark.parametrize(
+    ("caller", "told", "goes"),
+    [
+        ("oak", {"people": {TENANT: "elm"}}, "elm"),
+        ("oak", {"accounts": {"all@example.com": "elm"}}, "elm"),
+        ("oak", {"people": {TENANT: "oak"}}, "oak"),
+        ("desk", {"people": {TENANT: "elm"}}, "oak"),
+        ("desk", {"accounts": {"all@example.com": "elm"}}, "oak"),
+    ],
+)
+async def test_who_has_a_say_in_one_property_overrules_no_directory_for_another(
+    rig: Rig, caller: str, told: Mapping[str, Mapping[str, str]], goes: str
+) -> None:
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock, directory=Directory(**told))
+    party = Party("all@example.com", TENANT)
+    await rig.settle("mail:old", "Hello", property_id="oak")
+    old = mail("m-0", party=party, at=rig.clock())
+    await intake.take(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
+    async with rig.client(caller) as client:
+        answer = await client.patch(
+            f"{API}/conversations/mail:old", json={"propertyId": "oak"}, headers={"if-match": "*"}
+        )
+        assert answer.status_code == 200
+        page = await client.post(
+            "/conversations/mail:old/amend", data={"propertyId": "oak", "revision": str(answer.json()["revision"])}
+        )
+        assert page.status_code == 303
+    await intake.take(mail("m-1", party=party, at=rig.clock()))
+    found = await rig.backbone.store.conversation("mail:m-1")
+    assert found is not None
+    assert found.property_id == goes
 
 
 @pytest.mark.parametrize(

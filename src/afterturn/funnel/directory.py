@@ -32,13 +32,12 @@ class Directory:
     accounts: Mapping[str, str] = field(default_factory=dict)
     people: Mapping[str, str] = field(default_factory=dict)
 
-    def property_of(self, party: Party, learned: str | None = None) -> str | None:
+    def property_of(self, party: Party) -> str | None:
         """Where a conversation belongs; none where nobody knows.
 
-        ``learned``: where an operator has put this person. That goes before the file's people, and these before the
-        account that was written to, which may be one for all houses.
+        People go before the account that was written to, which may be one for all houses.
         """
-        return learned or self.people.get(spelt(party.sender)) or self.accounts.get(spelt(party.account))
+        return self.people.get(spelt(party.sender)) or self.accounts.get(spelt(party.account))
 
 
 def spelt(address: str, region: str | None = None) -> str:

@@ -31,6 +31,7 @@ from afterturn.funnel.arrivals import (
 )
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.names import remember_name
+from afterturn.funnel.placing import place_of
 from afterturn.funnel.threads import MOVED, find_thread, is_stranger, moved_to, remember_thread
 from afterturn.model import (
     MAX_MESSAGE_BYTES,
@@ -289,8 +290,7 @@ class Intake:
 
     async def _property(self, party: Party) -> str | None:
         """Where an operator has put this person, else what the directory says."""
-        learned = (await self._store.noted(PERSON, [party.sender])).get(party.sender)
-        return self._directory.property_of(party, None if learned is None else str(learned))
+        return place_of(self._directory, party, (await self._store.noted(PERSON, [party.sender])).get(party.sender))
 
 
 def _meta(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 
 from afterturn.funnel.answering import SENT_ON, dispatch_of
 from afterturn.funnel.intake import PERSON, ROUTE
+from afterturn.funnel.placing import learn
 from afterturn.model import ConversationMeta, Message
 from afterturn.store.port import Chore, Keeper
 
@@ -18,18 +19,22 @@ async def reply_chores(keeper: Keeper, meta: ConversationMeta, message: Message)
 
 
 async def remember_place(
-    keeper: Keeper, conversation_id: str, property_id: str | None, *, may_undo: Callable[[str | None], bool]
+    keeper: Keeper,
+    conversation_id: str,
+    property_id: str | None,
+    *,
+    taken_from: str | None,
+    scope: Collection[str | None] | None,
 ) -> None:
-    """Where the conversation was put, the next ones of the same person go, too.
+    """Where the conversation was put, the next ones of the same person go, too; see :mod:`placing` for which.
 
-    Unless somebody has put the person where ``may_undo`` says no: who has a say in one property takes nobody's mail
-    away from another.
+    ``scope``: the properties that whoever put it there has a say in, None among them for nowhere; None: in all.
     """
     route = (await keeper.noted(ROUTE, [conversation_id])).get(conversation_id)
     if not isinstance(route, dict) or not route.get("sender"):
         return
     person = str(route["sender"])
-    known = await keeper.noted(PERSON, [person])
-    before = known.get(person)
-    if before is None or may_undo(str(before)):
-        await keeper.note(PERSON, person, property_id, replace=True)
+    before = (await keeper.noted(PERSON, [person])).get(person)
+    learned, note = learn(before, taken_from, property_id, scope)
+    if learned:
+        await keeper.note(PERSON, person, note, replace=True)

@@ -42,6 +42,13 @@ class Scope:
         """Whether a property, or None for the unassigned, is one of the scope's."""
         return self.properties is None or (property_id or UNASSIGNED) in self.properties
 
+    @property
+    def places(self) -> frozenset[str | None] | None:
+        """The properties as conversations have them: None for the unassigned."""
+        if self.properties is None:
+            return None
+        return frozenset(None if one == UNASSIGNED else one for one in self.properties)
+
     def narrow(self, asked: Sequence[str]) -> tuple[str, ...] | None:
         """The properties to ask the store for: of those asked for, or of all where none is, the ones in the scope.
 

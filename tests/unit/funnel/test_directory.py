@@ -17,10 +17,9 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_an_operator_said_goes_before_the_person_and_that_before_the_account(tmp_path: Path) -> None:
+def test_the_person_goes_before_the_account(tmp_path: Path) -> None:
     text = '[accounts]\n"+1 (555) 0100" = "oak"\n"Oak@Example.com" = "oak"\n[people]\n"+15158226442" = "elm"\n'
     directory = load_directory(written(tmp_path, text))
-    assert directory.property_of(Party("+15550100", "+15158226442"), "ash") == "ash"
     assert directory.property_of(Party("+15550100", "+15158226442")) == "elm"
     assert directory.property_of(Party("+15550100", "+15158226443")) == "oak"
     assert directory.property_of(Party("oak@EXAMPLE.com", "a@b.example")) == "oak"

@@ -73,8 +73,13 @@ class Reach:
         now = self.backbone.clock()
         await self.backbone.store.amend(conversation_id, amendment, revision=based_on, now=now)
         if "property_id" in amendment.changes:
-            place, scope = amendment.property_id, self.scope
-            await remember_place(self.backbone.store, conversation_id, place, may_undo=scope.holds)
+            await remember_place(
+                self.backbone.store,
+                conversation_id,
+                amendment.property_id,
+                taken_from=known.property_id,
+                scope=self.scope.places,
+            )
         row = await self.backbone.inbox.row(conversation_id)
         assert row is not None
         return row
