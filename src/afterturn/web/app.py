@@ -10,9 +10,10 @@ from fastapi import FastAPI
 from afterturn.backbone import Backbone
 from afterturn.web.access import Access
 from afterturn.web.api import conversations, ledger, reactions, session, stream, work_orders
-from afterturn.web.errors import install_errors
-from afterturn.web.guards import API, MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
+from afterturn.web.errors import API, install_errors
+from afterturn.web.guards import MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
 from afterturn.web.pages.mount import mount_pages
+from afterturn.web.pages.routing import show_error
 from afterturn.web.proxies import Proxies
 from afterturn.web.replays import Replays
 
@@ -60,6 +61,7 @@ def make_app(
     app.state.access = access
     app.state.replays = replays
     app.state.home = home
+    app.state.error_page = show_error
     app.state.proxies = proxies or Proxies()
     install_errors(app)
     for room in (conversations, work_orders, ledger, stream, reactions, session):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from afterturn import telemetry
 from afterturn.errors import (
@@ -26,6 +28,15 @@ from afterturn.errors import (
     StreamUnavailable,
 )
 from afterturn.funnel.answers import RETRY_AFTER_S
+from afterturn.funnel.channels import HOOKS
+from afterturn.funnel.turns import TURNS
+
+Page = Callable[[Request, "Refused"], Response]
+"""What ``app.state.error_page`` is: shows a person what went wrong."""
+
+API = "/api/v1"
+_OF_PROGRAMS = (API, HOOKS, TURNS)
+"""Where no browser looks, whatever it says that it accepts."""
 
 _CODES = {400: "invalid", 404: "not_found", 405: "method", 413: "too_large"}
 _TEXTS = {
@@ -58,9 +69,23 @@ def error_body(code: str, message: str, field: str | None = None) -> dict[str, A
     return {"error": told if field is None else {**told, "field": field}}
 
 
-def answer(refused: Refused) -> JSONResponse:
+def answer(refused: Refused, scope: Scope) -> Response:
+    """The one shape; a page for a browser that a person looks through, wherever no program calls."""
+    if _is_looked_at(scope):
+        page: Page = scope["app"].state.error_page
+        try:
+            return page(Request(scope), refused)
+        except Exception as error:  # of a page that tells of an error there shall not be a second one
+            telemetry.log("request_failed", level=logging.ERROR, error=type(error).__name__)
     body = error_body(refused.code, str(refused.detail), refused.field)
     return JSONResponse(body, refused.status_code, refused.headers)
+
+
+def _is_looked_at(scope: Scope) -> bool:
+    path = str(scope["path"])
+    if any(path == one or path.startswith(f"{one}/") for one in _OF_PROGRAMS):
+        return False
+    return "text/html" in Headers(scope=scope).get("accept", "")
 
 
 _OURS: tuple[tuple[type[AfterturnError], int, str], ...] = (
@@ -95,17 +120,17 @@ def failed(error: BaseException) -> Refused:
 def install_errors(app: FastAPI) -> None:
     """Let every error that a route or the router raises end in the one shape."""
 
-    async def on_http(request: Request, error: Exception) -> JSONResponse:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer(error if isinstance(error, Refused) else _of_library(error))
+        return answer(error if isinstance(error, Refused) else _of_library(error), request.scope)
 
-    async def on_validation(request: Request, error: Exception) -> JSONResponse:
+    async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer(_of_validation(error))
+        return answer(_of_validation(error), request.scope)
 
-    async def on_ours(request: Request, error: Exception) -> JSONResponse:
+    async def on_ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, AfterturnError)
-        return answer(refusal_of(error))
+        return answer(refusal_of(error), request.scope)
 
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_validation)

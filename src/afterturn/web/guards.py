@@ -10,9 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from afterturn.web.access import Access, may_change
-from afterturn.web.errors import Refused, answer, failed
+from afterturn.web.errors import API, Refused, answer, failed
 
-API = "/api/v1"
 LOGIN = ("POST", f"{API}/session")
 """Needs no CSRF token: it takes JSON, which no foreign page may send, and who has the secret already."""
 OPEN = frozenset({LOGIN, ("GET", f"{API}/openapi.json")})
@@ -59,7 +58,7 @@ class LastResort:
         except Exception as error:
             refused = failed(error)
             if not began:
-                await answer(refused)(scope, receive, marked)
+                await answer(refused, scope)(scope, receive, marked)
 
 
 class Gate:
@@ -81,12 +80,12 @@ class Gate:
         caller = self._access.caller(headers)
         scope.setdefault("state", {})["caller"] = caller
         if refused := _refused(scope, headers, caller is not None, self._open):
-            await answer(refused)(scope, receive, send)
+            await answer(refused, scope)(scope, receive, send)
             return
         changes = scope["method"] not in SAFE_METHODS and (scope["method"], scope["path"]) != LOGIN
         if caller is not None and changes and not may_change(caller, headers):
             refused = Refused(403, "csrf", "send the session's csrfToken in the X-CSRF-Token header")
-            await answer(refused)(scope, receive, send)
+            await answer(refused, scope)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -113,7 +112,7 @@ class Bodies:
         try:
             body = await self._read(scope, receive)
         except Refused as refused:
-            await answer(refused)(scope, receive, send)
+            await answer(refused, scope)(scope, receive, send)
             return
         if body is None:  # the caller went away: there is nobody to answer
             return

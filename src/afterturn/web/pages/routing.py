@@ -29,14 +29,18 @@ _HEADS = {
     401: "Please sign in",
     403: "This is not for your role",
     404: "There is nothing here",
+    405: "This is no page",
+    408: "That took too long",
     409: "It was changed meanwhile",
     412: "It was changed meanwhile",
+    413: "That is too much",
     422: "That cannot be asked",
     429: "Too many tries",
     503: "The store does not answer",
 }
 _TEXTS = {
     404: "It does not exist, or it belongs to a property that you do not see.",
+    405: "A form is sent here, and nothing is shown. Go back and send it again.",
     503: "The store, the stream or the engine does not answer. Nothing is lost; try again in a moment.",
     500: "This failed on our side. The log of the server says of what kind it is.",
 }
@@ -132,6 +136,12 @@ def error_page(request: Request, refused: Refused) -> Response:
     )
     response.headers.update(refused.headers or {})
     return response
+
+
+def show_error(request: Request, refused: Refused) -> Response:
+    """Likewise, where no page was reached."""
+    request.state.caller = _access(request).caller(request.headers)
+    return error_page(request, refused)
 
 
 def see(path: str, *pairs: tuple[str, str]) -> RedirectResponse:
