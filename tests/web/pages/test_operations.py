@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from tests.web.pages.demo import Site
 
-from afterturn.errors import EngineUnavailable, StreamUnavailable
+from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
+from afterturn.testing.clock import ManualClock
 from afterturn.testing.faults import Fault, Faults, Moment, faulty
+from afterturn.web.pages.history import SLOT, History, Span, slot_of
 from afterturn.web.pages.samples import take
 
 
@@ -133,3 +136,55 @@ async def test_while_stream_and_engine_are_down_the_page_says_so_and_shows_the_r
     assert page.count("does not answer") == 5
     assert "RuntimeError" in page
     assert "3 reactions owed." in page
+
+
+async def test_plots_go_on_after_a_restart_and_others_on_the_store_add_to_them(site: Site) -> None:
+    """Each history is that of a process of its own."""
+    await site.settle("gas-smell-2b", "hello?")
+    await bury(site)
+    clock = ManualClock(slot_of(site.backbone.clock()) + SLOT + timedelta(minutes=1))
+    site.backbone.clock = clock
+    one = await looked(site)
+    await site.backbone.stream.redrive([each.id for each in await site.backbone.stream.dead_letters(limit=9)])
+    other = await looked(site)
+    clock.advance(timedelta(minutes=1))
+    now = clock()
+    for history in (one, other, await looked(site)):
+        points = history.over(Span.DAY, now)
+        assert [(point.at, point.stages["dead"]) for point in points] == [(slot_of(points[0].at), 1)]
+        assert points[0].lags["topics"] >= 60
+    hour = (await looked(site)).over(Span.HOUR, now)
+    assert [point.stages["dead"] for point in hour][-2:] == [1, 0]
+
+
+async def looked(site: Site) -> History:
+    """A process that has just started and looked once."""
+    history = History(site.backbone)
+    await history.look()
+    return history
+
+
+async def test_what_was_seen_while_the_store_did_not_answer_is_noted_with_the_next_look(
+    site: Site,
+) -> None:
+    history = History(site.backbone)
+    real = site.backbone.store
+    site.backbone.store = faulty(real, Faults(lambda number, verb: Fault(Moment.BEFORE, StoreBusy)))
+    with pytest.raises(StoreBusy):
+        await history.look()
+    site.backbone.store = real
+    await history.look()
+    assert len(history.over(Span.DAY, site.backbone.clock())) == 1
+
+
+@pytest.mark.parametrize("plots", ["1h", "24h"])
+async def test_plots_show_the_span_that_is_chosen_and_keep_the_ledgers(site: Site, plots: str) -> None:
+    await site.app.state.history.look()
+    async with site.client("duty") as client:
+        page = (await client.get("/operations", params={"plots": plots, "owed": "7d"})).text
+        stages = (await client.get("/operations/stages", params={"plots": plots})).text
+        assert (await client.get("/operations?plots=1y")).status_code == 422
+    assert f'href="/operations?owed=7d&amp;plots={plots}" aria-current="true"' in page
+    assert f'href="/operations?plots={plots}&amp;owed=7d#owed" aria-current="true"' in page
+    assert stages.count("<svg") == 5
+    assert "Lag of topics: now" in page

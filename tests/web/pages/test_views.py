@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from urllib.parse import parse_qsl
 
 import pytest
@@ -16,8 +17,10 @@ from afterturn.clock import EPOCH
 from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, Window
 from afterturn.model import Attachment, Status
+from afterturn.store.kept import MAX_VALUE_BYTES
 from afterturn.web.pages.asking import PAGE, address_of_person, pairs_of, read_query
-from afterturn.web.pages.operations_view import plot
+from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
+from afterturn.web.pages.operations_view import Past, plot
 from afterturn.web.pages.routing import local_path
 from afterturn.web.pages.texts import address, age, conversation_path, preview
 from afterturn.web.pages.thread import pieces, readable, web
@@ -124,9 +127,81 @@ def test_a_stamp_is_told_in_lines_and_what_is_nested_is_left_to_json() -> None:
     ]
 
 
+NOW = EPOCH + timedelta(days=1)
+HOUR = Past(Span.HOUR, NOW)
+
+
+def past(*values: float | None, every: timedelta = timedelta(minutes=5)) -> list[tuple[datetime, float | None]]:
+    """Values of which the last one is of now."""
+    return [(NOW - every * (len(values) - place - 1), value) for place, value in enumerate(values)]
+
+
 def test_a_plot_spans_its_box_and_says_what_it_shows() -> None:
-    drawn = plot([0, 4, 2], "Dead letters")
+    drawn = plot(past(0, 4, 2), HOUR, "Dead letters")
     assert drawn is not None
-    assert drawn.line == "0.0,24.0 60.0,0.0 120.0,12.0"
-    assert drawn.label == "Dead letters: now 2, highest 4 of 3 samples"
-    assert plot([1], "Dead letters") is None
+    assert drawn.line == "M0.0,24.0 L0.0,24.0 L60.0,0.0 L120.0,12.0"
+    assert drawn.label == "Dead letters: now 2, highest 4 of the last 10m"
+    assert plot(past(1), HOUR, "Dead letters") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        (past(1, 2, 2), 1),
+        (past(1, 2, 2, every=timedelta(minutes=15)), 3),
+        (past(1, None, 2, 2), 2),
+        (past(None, 1, 2, None), 1),
+    ],
+)
+def test_a_plot_breaks_where_nobody_looked_or_nothing_answered(
+    values: list[tuple[datetime, float | None]], lines: int
+) -> None:
+    drawn = plot(values, HOUR, "Dead letters")
+    assert drawn is not None
+    assert drawn.line.count("M") == drawn.under.count("Z") == lines
+    assert ("now unknown" in drawn.label) == (values[-1][1] is None)
+
+
+def test_a_plot_goes_back_as_far_as_it_says() -> None:
+    whole = [(NOW - timedelta(minutes=ago), float(ago)) for ago in range(60, -1, -1)]
+    drawn = plot(whole, HOUR, "Lag", told=lambda value: f"{value:g}m")
+    assert drawn is not None
+    assert drawn.label == "Lag: now 0m, highest 60m of the last hour"
+    assert drawn.line.endswith("L120.0,24.0")
+
+
+STAGES = st.dictionaries(st.sampled_from(["main", "direct", "waiting", "failed", "dead"]), st.integers(0, 10**9))
+POINTS = st.builds(
+    Point,
+    at=st.just(EPOCH),
+    stages=STAGES,
+    lags=st.dictionaries(LABELS, st.floats(0.1, 1e9).map(lambda one: round(one, 1)), max_size=MOST_CONSUMERS),
+    failures=st.dictionaries(LABELS, st.integers(1, 10**6), max_size=MOST_CONSUMERS),
+)
+
+
+@given(POINTS, POINTS)
+def test_what_is_noted_of_a_slot_reads_back_and_only_rises(one: Point, other: Point) -> None:
+    assert from_note(EPOCH, json.loads(json.dumps(to_note(one)))) == one
+    both = worst(one, other)
+    assert both == worst(other, one) == worst(both, one)
+
+
+def test_a_note_of_a_slot_stays_within_its_size_whatever_the_number_of_consumers() -> None:
+    names = [f"{number:064d}" for number in range(500)]
+    point = Point(
+        EPOCH,
+        dict.fromkeys(("main", "direct", "waiting", "failed", "dead"), 10**12),
+        {name: 1e9 + place for place, name in enumerate(names)},
+        dict.fromkeys(names, 10**6),
+    )
+    noted = to_note(point)
+    assert len(json.dumps(noted)) < MAX_VALUE_BYTES
+    kept = from_note(EPOCH, noted)
+    assert kept is not None
+    assert names[-1] in kept.lags
+
+
+@pytest.mark.parametrize("noted", [None, 1, [], {}, {"stages": 1, "lags": {}, "failures": {}}, {"stages": {"a": "x"}}])
+def test_a_note_that_is_none_of_ours_is_left_out(noted: JsonValue) -> None:
+    assert from_note(EPOCH, noted) is None

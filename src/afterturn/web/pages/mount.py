@@ -12,8 +12,8 @@ from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from afterturn.web.pages import conversation, inbox, operations, sign_in
+from afterturn.web.pages.history import History
 from afterturn.web.pages.live import Live
-from afterturn.web.pages.samples import Samples
 from afterturn.web.sessions import Secret
 
 
@@ -24,11 +24,11 @@ def mount_pages(app: FastAPI, *, live: Live | None = None, key: Secret | None = 
     """
     app.state.live = live or Live()
     app.state.form_key = key or (lambda: secrets.token_urlsafe(18))
-    app.state.samples = samples = Samples(app.state.backbone)
+    app.state.history = history = History(app.state.backbone)
 
     @asynccontextmanager
     async def sampling(_: FastAPI) -> AsyncIterator[None]:
-        running = asyncio.create_task(samples.run())
+        running = asyncio.create_task(history.run())
         yield
         running.cancel()
         await asyncio.wait([running])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -15,11 +15,13 @@ from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, Opened
-from afterturn.web.pages.operations_view import consumers, debt_view, failure_view, letter_view, stages
+from afterturn.web.pages.history import History, Span
+from afterturn.web.pages.inbox_view import Link
+from afterturn.web.pages.operations_view import Past, consumers, debt_view, failure_view, letter_view, stages
 from afterturn.web.pages.rendering import render
 from afterturn.web.pages.routing import PageRoute, Sent, see
-from afterturn.web.pages.samples import Samples, answered, take
-from afterturn.web.pages.texts import count
+from afterturn.web.pages.samples import answered, take
+from afterturn.web.pages.texts import address, count
 
 PATH = "/operations"
 
@@ -43,11 +45,20 @@ _SAID = {
 
 @router.get("")
 async def show_operations(
-    request: Request, caller: OnCall, backbone: Opened, owed: str = "24h", done: str = "", n: str = ""
+    request: Request,
+    caller: OnCall,
+    backbone: Opened,
+    owed: str = "24h",
+    plots: str = "1h",
+    done: str = "",
+    n: str = "",
 ) -> Response:
-    """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet."""
-    samples: Samples = request.app.state.samples
+    """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet.
+
+    ``plots``: how far back they go.
+    """
     now = await take(backbone)
+    past = _past(request, now.at, plots)
     letters = await answered(backbone.stream.dead_letters(limit=_SHOWN + 1))
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
@@ -56,8 +67,9 @@ async def show_operations(
     return render(
         request,
         "operations.html",
-        stages=stages(now, samples.taken),
-        consumers=consumers(now, samples.taken, await backbone.store.registrations(), backbone.registry.signalled),
+        stages=stages(now, past),
+        consumers=consumers(now, past, await backbone.store.registrations(), backbone.registry.signalled),
+        spans=_links(Span, past.span, owed=window.value),
         letters=None if letters is None else [letter_view(one) for one in letters[:_SHOWN]],
         more_letters=letters is not None and len(letters) > _SHOWN,
         failures=[failure_view(one) for one in failures[:_SHOWN]],
@@ -66,17 +78,17 @@ async def show_operations(
         owing=len(owing),
         checked=audit.checked,
         window=window,
-        windows=tuple(Window),
+        windows=_links(Window, window, plots=past.span.value),
         running=request.app.state.replays.running,
         said=_said(done, n),
     )
 
 
 @router.get("/stages")
-async def show_stages(request: Request, caller: OnCall, backbone: Opened) -> Response:
+async def show_stages(request: Request, caller: OnCall, backbone: Opened, plots: str = "1h") -> Response:
     """The stages alone, for a page that is open."""
-    samples: Samples = request.app.state.samples
-    return render(request, "stages.html", only_stages=stages(await take(backbone), samples.taken))
+    now = await take(backbone)
+    return render(request, "stages.html", only_stages=stages(now, _past(request, now.at, plots)))
 
 
 @router.post("/redrive")
@@ -141,6 +153,28 @@ def _window(text: str) -> Window:
         return Window(text)
     except ValueError:
         raise InvalidQuery("The ledger can be read over 24h, 7d, 30d, 90d or all.") from None
+
+
+def _past(request: Request, now: datetime, plots: str) -> Past:
+    try:
+        span = Span(plots)
+    except ValueError:
+        raise InvalidQuery("Plots go back 1h or 24h.") from None
+    history: History = request.app.state.history
+    return Past(span, now, history.over(span, now))
+
+
+def _links(choices: type[Window] | type[Span], chosen: Window | Span, **kept: str) -> tuple[Link, ...]:
+    """A link to the page with each choice; the other one stays as it is."""
+    name = "owed" if choices is Window else "plots"
+    return tuple(
+        Link(
+            one.told if isinstance(one, Span) else "all time" if one is Window.ALL else one.value,
+            address(PATH, [*kept.items(), (name, one.value)]),
+            one is chosen,
+        )
+        for one in choices
+    )
 
 
 def _selection(backbone: Backbone, window: Window) -> Selection:

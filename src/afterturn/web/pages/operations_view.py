@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from afterturn.ledger.debts import Debt
 from afterturn.store.port import ConsumerState, Failure, Registration
 from afterturn.stream.port import DeadLetter
+from afterturn.web.pages.history import GAP, Point, Span, point_of
 from afterturn.web.pages.samples import ConsumerSample, Sample
 from afterturn.web.pages.texts import age, conversation_path
 
@@ -20,11 +21,24 @@ WIDTH, HEIGHT = 120.0, 24.0
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A line as SVG points in a box of 120 by 24, and what it says in words."""
+    """A line as SVG paths in a box of 120 by 24, with the ground under it, and what it says in words.
+
+    ``top``: the highest value, which is at the upper edge.
+    """
 
     line: str
     under: str
+    top: str
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is plotted, oldest first, and from when to when."""
+
+    span: Span
+    now: datetime
+    points: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,8 @@ class ConsumerView:
     failed: int
     seen: int
     looked_at: int
-    plot: Plot | None
+    lags: Plot | None
+    failures: Plot | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,71 +99,106 @@ class DebtView:
     since: datetime
 
 
-def stages(now: Sample, before: Sequence[Sample]) -> tuple[Stage, ...]:
+def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
     """Every stage a record passes, in its order."""
 
-    def stage(name: str, value: Callable[[Sample], int | None], oldest: datetime | None, bad: bool = False) -> Stage:
-        number = value(now)
-        known = [float(one) for one in map(value, (*before, now)) if one is not None]
+    def stage(name: str, key: str, number: int | None, oldest: datetime | None, bad: bool = False) -> Stage:
         return Stage(
             name=name,
             number=number,
             age=_aged(number, None if oldest is None else now.at - oldest, bad),
             bad=number is None or (bad and number > 0),
-            plot=plot(known, name),
+            plot=plot(_values(past, now, lambda one: one.stages.get(key)), past, name),
         )
 
     return (
-        stage("In the stream", lambda one: one.main, now.stream_oldest),
-        stage("Parked or replayed", lambda one: one.direct, None if now.main else now.stream_oldest),
-        stage("Waiting reactions", lambda one: one.waiting, now.reactions_oldest),
-        stage("Failed reactions", lambda one: one.failed, None, bad=True),
-        stage("Dead letters", lambda one: one.dead, None, bad=True),
+        stage("In the stream", "main", now.main, now.stream_oldest),
+        stage("Parked or replayed", "direct", now.direct, None if now.main else now.stream_oldest),
+        stage("Waiting reactions", "waiting", now.waiting, now.reactions_oldest),
+        stage("Failed reactions", "failed", now.failed, None, bad=True),
+        stage("Dead letters", "dead", now.dead, None, bad=True),
     )
 
 
 def consumers(
-    now: Sample, before: Sequence[Sample], registrations: Mapping[str, Registration], declared: Sequence[str]
+    now: Sample, past: Past, registrations: Mapping[str, Registration], declared: Sequence[str]
 ) -> tuple[ConsumerView, ...]:
     """Every consumer that was ever registered."""
-    nothing = ConsumerSample()
-    found = []
-    for name, one in registrations.items():
-        sample = now.consumers.get(name, nothing)
-        lags = [past.consumers.get(name, nothing).lag.total_seconds() for past in (*before, now)]
-        live = one.state is ConsumerState.LIVE
-        found.append(
-            ConsumerView(
-                name=name,
-                state=one.state.value,
-                declared=name in declared,
-                since=one.registered_at,
-                owed=sample.owed,
-                lag=_lag(sample.lag) if sample.owed else "–",
-                failed=sample.failed,
-                seen=sample.seen,
-                looked_at=now.looked_at,
-                plot=plot(lags, f"Lag of {name}", told=lambda value: _lag(timedelta(seconds=value))) if live else None,
-            )
-        )
-    return tuple(found)
+    return tuple(_consumer(one, now, past, name in declared) for name, one in registrations.items())
+
+
+def _consumer(one: Registration, now: Sample, past: Past, declared: bool) -> ConsumerView:
+    sample = now.consumers.get(one.name, ConsumerSample())
+    lags = failures = None
+    if one.state is ConsumerState.LIVE:
+        lagged = _values(past, now, lambda point: point.lags.get(one.name, 0))
+        lags = plot(lagged, past, f"Lag of {one.name}", told=lambda value: _lag(timedelta(seconds=value)))
+        failed = _values(past, now, lambda point: point.failures.get(one.name, 0))
+        if any(value for _, value in failed):
+            failures = plot(failed, past, f"Failures of {one.name}")
+    return ConsumerView(
+        name=one.name,
+        state=one.state.value,
+        declared=declared,
+        since=one.registered_at,
+        owed=sample.owed,
+        lag=_lag(sample.lag) if sample.owed else "–",
+        failed=sample.failed,
+        seen=sample.seen,
+        looked_at=now.looked_at,
+        lags=lags,
+        failures=failures,
+    )
+
+
+def _values(past: Past, now: Sample, value: Callable[[Point], float | None]) -> list[tuple[datetime, float | None]]:
+    return [(one.at, value(one)) for one in (*past.points, point_of(now))]
 
 
 def plot(
-    values: Sequence[float], name: str, *, told: Callable[[float], str] = lambda value: f"{value:g}"
+    values: Sequence[tuple[datetime, float | None]],
+    past: Past,
+    name: str,
+    *,
+    told: Callable[[float], str] = lambda value: f"{value:g}",
 ) -> Plot | None:
-    """A line over time, lowest at the bottom; None where there are not two samples."""
-    if len(values) < 2:
+    """A line over time, lowest at the bottom, which breaks where nobody looked or nothing answered.
+
+    It begins with the span, or with what is known where that is less. None where not two values are known.
+    """
+    known = [value for _, value in values if value is not None]
+    since = max(values[0][0], past.now - past.span.length)
+    if len(known) < 2 or since >= past.now:
         return None
-    top = max(*values, 1.0)
-    step = WIDTH / (len(values) - 1)
-    points = [f"{place * step:.1f},{HEIGHT - value / top * HEIGHT:.1f}" for place, value in enumerate(values)]
-    line = " ".join(points)
+    top = max(*known, 1.0)
+    length = past.now - since
+    told_length = past.span.told if length + GAP > past.span.length else f"last {age(length)}"
+    runs: list[list[tuple[float, float]]] = []
+    before: datetime | None = None
+    for at, value in values:
+        if value is None:
+            before = None
+            continue
+        x = min(max((at - since) / length, 0.0), 1.0) * WIDTH
+        if before is None or at - before > GAP:
+            runs.append([])
+        runs[-1].append((x, HEIGHT - value / top * HEIGHT))
+        before = at
+    lines = [" ".join(f"L{x:.1f},{y:.1f}" for x, y in run) for run in runs]
     return Plot(
-        line=line,
-        under=f"0,{HEIGHT:g} {line} {WIDTH:g},{HEIGHT:g}",
-        label=f"{name}: now {told(values[-1])}, highest {told(max(values))} of {len(values)} samples",
+        line=" ".join(f"M{run[0][0]:.1f},{run[0][1]:.1f} {line}" for run, line in zip(runs, lines, strict=True)),
+        under=" ".join(
+            f"M{run[0][0]:.1f},{HEIGHT:g} {line} L{run[-1][0]:.1f},{HEIGHT:g}Z"
+            for run, line in zip(runs, lines, strict=True)
+        ),
+        top=told(max(known)),
+        label=f"{name}: now {_now(values, told)}, highest {told(max(known))} of the {told_length}",
     )
+
+
+def _now(values: Sequence[tuple[datetime, float | None]], told: Callable[[float], str]) -> str:
+    value = values[-1][1]
+    return "unknown" if value is None else told(value)
 
 
 def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:

@@ -1,26 +1,20 @@
-"""What the operations page plots: how each stage stood, every so often, as this process saw it."""
+"""How each stage and consumer stands: a look at it now."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from afterturn import telemetry
 from afterturn.backbone import Backbone
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.inbox import InboxQuery, Row
 from afterturn.reactions.state import ReactionState
 
 T = TypeVar("T")
-
-EVERY_S = 20.0
-KEPT = 180
-"""An hour of samples."""
 
 _ROWS = 200
 """Newest conversations that a sample looks at, so that it costs the same in every fleet."""
@@ -111,26 +105,3 @@ def consumer_sample(name: str, rows: Sequence[Row], failed: int, now: datetime) 
         ),
         failed=failed,
     )
-
-
-class Samples:
-    """The last hour of this process. Empty after a start."""
-
-    def __init__(self, backbone: Backbone, *, every: float = EVERY_S, kept: int = KEPT) -> None:
-        self._backbone = backbone
-        self._every = every
-        self._kept: deque[Sample] = deque(maxlen=kept)
-
-    @property
-    def taken(self) -> tuple[Sample, ...]:
-        """Oldest first."""
-        return tuple(self._kept)
-
-    async def run(self) -> None:
-        """Sample until cancelled; a look that fails leaves a gap."""
-        while True:
-            try:
-                self._kept.append(await take(self._backbone))
-            except Exception as error:  # whatever it is, plots go on
-                telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
-            await asyncio.sleep(self._every)

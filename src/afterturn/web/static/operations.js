@@ -2,7 +2,7 @@
 
 async function renew() {
   if (document.hidden) return;
-  const answer = await fetch("/operations/stages", { headers: { accept: "text/html" }, credentials: "same-origin" });
+  const answer = await fetch(`/operations/stages${location.search}`, { headers: { accept: "text/html" }, credentials: "same-origin" });
   if (!answer.ok || answer.redirected) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   document.getElementById("stages").replaceChildren(...fresh.body.childNodes);

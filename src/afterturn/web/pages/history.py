@@ -1,0 +1,171 @@
+"""What the operations page plots: how each stage and consumer stood over the last day.
+
+Looks of the last hour are kept in memory. The worst of every five minutes is noted in the store as it comes, so that a
+restart loses at most the time since the last look; several processes on one store add to the same notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from afterturn import telemetry
+from afterturn.backbone import Backbone
+from afterturn.clock import EPOCH, to_text
+from afterturn.web.pages.samples import Sample, take
+
+N = TypeVar("N", int, float)
+
+NOTE = "plots"
+EVERY_S = 20.0
+SLOT = timedelta(minutes=5)
+GAP = 2 * SLOT
+"""Where nothing is known for longer than this, nobody looked: a line ends there."""
+MOST_CONSUMERS = 60
+"""Of those that lag or fail, in a note: its size has a limit."""
+
+_DAY = timedelta(days=1)
+_KEPT = _DAY + timedelta(hours=1)
+
+
+class Span(StrEnum):
+    """How far back a plot goes."""
+
+    HOUR = "1h"
+    DAY = "24h"
+
+    @property
+    def length(self) -> timedelta:
+        return _DAY if self is Span.DAY else timedelta(hours=1)
+
+    @property
+    def told(self) -> str:
+        return "last day" if self is Span.DAY else "last hour"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A look, or the worst of several: by stage how much was in it, by consumer its lag in seconds and its failures.
+
+    A stage that did not answer is missing. A consumer that is missing neither lagged nor failed.
+    """
+
+    at: datetime
+    stages: Mapping[str, int] = field(default_factory=dict)
+    lags: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
+
+
+def point_of(sample: Sample) -> Point:
+    """What of a sample is plotted."""
+    stages = {name: getattr(sample, name) for name in ("main", "direct", "waiting", "failed", "dead")}
+    lags = {name: round(one.lag.total_seconds(), 1) for name, one in sample.consumers.items()}
+    return Point(
+        at=sample.at,
+        stages={name: number for name, number in stages.items() if number is not None},
+        lags={name: lag for name, lag in lags.items() if lag},
+        failures={name: one.failed for name, one in sample.consumers.items() if one.failed},
+    )
+
+
+def worst(one: Point, other: Point) -> Point:
+    """The highest of everything, at the time of the first."""
+    return Point(
+        at=one.at,
+        stages=_highest(one.stages, other.stages),
+        lags=_highest(one.lags, other.lags),
+        failures=_highest(one.failures, other.failures),
+    )
+
+
+def slot_of(at: datetime) -> datetime:
+    """When the five minutes began that a time lies in."""
+    return at - (at - EPOCH) % SLOT
+
+
+def to_note(point: Point) -> JsonValue:
+    """A slot as JSON, within what a note may hold: numbers and names of consumers only."""
+    lags = sorted(point.lags.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
+    failures = sorted(point.failures.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
+    return {"stages": {**point.stages}, "lags": dict(lags), "failures": dict(failures)}
+
+
+def from_note(at: datetime, noted: JsonValue) -> Point | None:
+    """None for a note that is not ours to read, such as one of a later version."""
+    try:
+        found = {name: {str(key): float(one) for key, one in noted[name].items()} for name in _PARTS}  # type: ignore
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    whole = {name: {key: int(one) for key, one in found[name].items()} for name in ("stages", "failures")}
+    return Point(at, whole["stages"], found["lags"], whole["failures"])
+
+
+class History:
+    """The last day of a store, as far as anybody looked."""
+
+    def __init__(self, backbone: Backbone, *, every: float = EVERY_S) -> None:
+        self._backbone = backbone
+        self._every = every
+        self._looks: deque[Point] = deque(maxlen=int(Span.HOUR.length.total_seconds() / every))
+        self._slots: dict[datetime, Point] = {}
+        self._recalled = False
+
+    def over(self, span: Span, now: datetime) -> tuple[Point, ...]:
+        """Oldest first. An hour: every look of this process, and the slots from before its first one."""
+        since = now - span.length
+        looks = [one for one in self._looks if one.at >= since] if span is Span.HOUR else []
+        before = looks[0].at if looks else now
+        slots = [self._slots[at] for at in sorted(self._slots) if since <= at < before]
+        return (*slots, *looks)
+
+    async def look(self) -> None:
+        """Add a look, and note the slot that it lies in. Raises StoreError."""
+        point = point_of(await take(self._backbone))
+        if not self._recalled:
+            await self._recall(point.at)
+        self._looks.append(point)
+        at = slot_of(point.at)
+        noted = (await self._noted([at])).get(at)
+        standing = [one for one in (self._slots.get(at), noted) if one is not None]
+        slot = replace(point, at=at)
+        for one in standing:
+            slot = worst(slot, one)
+        self._slots = {when: one for when, one in self._slots.items() if point.at - when <= _DAY} | {at: slot}
+        await self._backbone.store.note(NOTE, to_text(at), to_note(slot), replace=True, kept=_KEPT)
+
+    async def run(self) -> None:
+        """Look until cancelled; a look that fails leaves a gap."""
+        while True:
+            try:
+                await self.look()
+            except Exception as error:  # whatever it is, plots go on
+                telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
+            await asyncio.sleep(self._every)
+
+    async def _recall(self, now: datetime) -> None:
+        """What was noted of the last day."""
+        last = slot_of(now)
+        self._slots |= await self._noted([last - number * SLOT for number in range(_DAY // SLOT + 1)])
+        self._recalled = True
+
+    async def _noted(self, slots: list[datetime]) -> dict[datetime, Point]:
+        keys = {to_text(at): at for at in slots}
+        noted = await self._backbone.store.noted(NOTE, list(keys))
+        found = {keys[key]: from_note(keys[key], value) for key, value in noted.items()}
+        return {at: point for at, point in found.items() if point is not None}
+
+
+_PARTS = ("stages", "lags", "failures")
+
+
+def _highest(one: Mapping[str, N], other: Mapping[str, N]) -> dict[str, N]:
+    both = {**one, **other}
+    return {name: max(one.get(name, value), other.get(name, value)) for name, value in both.items()}
