@@ -77,10 +77,21 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["bridge", "--zip", "a.zip", "--include", "app.py"], "--zip is a zip that is made"),
         (["bridge", "--zip", "a.zip", "--out", "b.zip"], "--zip is a zip that is made"),
         (["bridge", "--timeout", "soon"], "--timeout"),
+        (["bridge", "--include", "nowhere.py"], "--include nowhere.py: there is no such file or folder"),
+        (["bridge", "--requirements", "nowhere.txt"], "--requirements nowhere.txt: there is no such file"),
+        (["bridge", "--zip", "nowhere.zip"], "--zip nowhere.zip: No such file"),
+        (["bridge", "--env", "NOWHERE"], "--env NOWHERE: it is not set in this shell"),
+        (["bridge", "--app", "reactions"], "has to be module:attribute"),
+        (["bridge", "--app", "reactions:app"], "its module is not in the zip"),
+        (["bridge", "--app", "reactions:app", "--out", "b.zip"], "its module is not in the zip"),
+        (["bridge", "--keep", "1"], "--keep"),
+        (["funnel", "--app", "reactions:app"], "--app is the bridge's"),
+        (["funnel", "--unmapped"], "--unmapped is the bridge's"),
         (["bridge", "--out", "nowhere/b.zip"], "there is no folder nowhere"),
     ],
 )
-def test_wrong_usage_exits_2_and_builds_nothing(words: list[str], problem: str, tmp_path: Path) -> None:
+def test_wrong_usage_exits_2_builds_nothing_and_asks_no_account(words: list[str], problem: str, tmp_path: Path) -> None:
+    """No account is in reach here, so what is told of it would be told first."""
     done = call("aws", "deploy", *words)
     assert (done.code, done.out) == (2, "")
     assert problem in done.err

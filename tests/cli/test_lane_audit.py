@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.command import call
 from tests.cli.lane_rig import TEMPORAL, Lane, container, open_lane, settings, worker, write_dotenv
 from tests.emulator import access, emulator, session  # noqa: F401
 
@@ -208,3 +210,28 @@ class TestFiles:
             "afterturn-prod-bridge:live",
             "main/worker",
         }
+
+
+def test_a_lane_without_a_table_is_answered_alike_by_every_command(
+    access: Access,  # noqa: F811
+    session: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    open_lane(access, session, monkeypatch, "prod")
+    zip_ = tmp_path / "funnel.zip"
+    with zipfile.ZipFile(zip_, "w") as archive:
+        archive.writestr("afterturn/__init__.py", "")
+    told = set()
+    for words in (
+        ["lane", "audit"],
+        ["layout", "show"],
+        ["index", "verify", "conv-recency-index"],
+        ["deploy", "funnel", "--zip", zip_],
+    ):
+        done = call("aws", *words, "--lane", "dev")
+        assert (done.code, done.out) == (2, ""), words
+        told.add(done.err)
+    (line,) = told
+    assert "has no table afterturn-dev" in line
+    assert "`afterturn aws provision` makes it" in line

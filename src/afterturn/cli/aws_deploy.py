@@ -17,10 +17,11 @@ from afterturn.operations.account import Whose
 from afterturn.operations.deploy import archive, carrying, dependencies
 from afterturn.operations.deploy.archive import Archive
 from afterturn.operations.deploy.calls import function_arn, open_functions
-from afterturn.operations.deploy.functions import ALIAS, Part, Wanted, check_make, variables
+from afterturn.operations.deploy.functions import ALIAS, Part, Wanted, check_handed, check_make, variables
 from afterturn.operations.deploy.looking import look_for
 from afterturn.operations.deploy.plan import Plan, Step, plan
 from afterturn.operations.deploy.rollback import carry_back, plan_rollback
+from afterturn.operations.deploy.tidying import KEPT
 from afterturn.operations.indexes import Patience
 from afterturn.operations.plan import Act
 
@@ -49,17 +50,31 @@ class Way:
     env: Sequence[str] = ()
     unset: Sequence[str] = ()
     mapped: bool = True
+    keep: int = KEPT
     timeout: float = 300
     dry_run: bool = False
     json_: bool = False
 
 
 def deploy(whose: dict[str, Any], part: str, make: Make, way: Way) -> None:
+    """Whatever is asked for is looked at before the account is, and before anything is built."""
     check_make(make.runtime, make.architecture, way.memory, way.role)
+    check_handed(way.env, os.environ)
+    for path in make.requirements:
+        if not path.is_file():
+            raise InvalidInput(f"--requirements {path}: there is no such file")
+    included = archive.check_included(make.include)
+    given = None if make.given is None else archive.read(make.given)
+    if given is not None:
+        archive.check_size(given, through_s3=way.bucket is not None)
+    # What is to be installed may bring the app's module, too: that is known when it is.
+    known = given.files if given is not None else None if make.requirements else included
+    if known is not None and part == Part.BRIDGE:
+        archive.check_app(known, make.app)
     if make.out is not None:
         _write(Part(part), make, make.out, json_=way.json_)
     else:
-        run(_deploy(Whose(**whose), Part(part), make, way))
+        run(_deploy(Whose(**whose), Part(part), make, way, given, known))
 
 
 def rollback(whose: dict[str, Any], part: str, *, to: str | None, dry_run: bool, json_: bool) -> None:
@@ -95,6 +110,8 @@ def _write(part: Part, make: Make, out: Path, *, json_: bool) -> None:
     """The zip alone, into a file: whole, or not at all."""
     if not out.parent.is_dir():
         raise InvalidInput(f"--out {out}: there is no folder {out.parent}")
+    if out.is_dir():
+        raise InvalidInput(f"--out {out}: is a folder; name a file in it")
     made = _archive(part, make)
     archive.check_size(made, through_s3=True)
     half = out.with_name(f"{out.name}.part")
@@ -109,7 +126,9 @@ def _write(part: Part, make: Make, out: Path, *, json_: bool) -> None:
         facts([("file", out), ("bytes", made.size), ("unzipped", made.unzipped), ("sha256", made.sha256)])
 
 
-async def _deploy(lane: Whose, part: Part, make: Make, way: Way) -> None:
+async def _deploy(
+    lane: Whose, part: Part, make: Make, way: Way, given: Archive | None, known: frozenset[str] | None
+) -> None:
     async with open_functions(lane) as account:
         found = await look_for(account, part, lane.names, expected=lane.account)
         environment = variables(
@@ -123,9 +142,11 @@ async def _deploy(lane: Whose, part: Part, make: Make, way: Way) -> None:
             unset=way.unset,
         )
         note(f"lane {lane.lane}, account {account.identity.account}, region {account.region}")
-        made = await asyncio.to_thread(_archive, part, make)
+        if known is not None:
+            archive.check_app(known, environment.get("AFTERTURN_APP"))
+        made: Archive = given if given is not None else await asyncio.to_thread(_archive, part, make)
         archive.check_size(made, through_s3=way.bucket is not None)
-        archive.check_app(made, environment.get("AFTERTURN_APP"))
+        archive.check_app(made.files, environment.get("AFTERTURN_APP"))
         wanted = Wanted(
             part,
             lane.names,
@@ -137,7 +158,7 @@ async def _deploy(lane: Whose, part: Part, make: Make, way: Way) -> None:
             variables=environment,
             mapped=way.mapped,
         )
-        planned = plan(wanted, found, function_arn(account, wanted.name))
+        planned = plan(wanted, found, function_arn(account, wanted.name), keep=way.keep)
         serving, url = found.serving, None
         if not way.dry_run:
             patience = Patience(way.timeout, every=2)
@@ -184,8 +205,6 @@ def _changes(step: Step) -> str:
 
 
 def _archive(part: Part, make: Make) -> Archive:
-    if make.given is not None:
-        return archive.read(make.given)
     with tempfile.TemporaryDirectory() as folder:
         note(f"installing what the {part} needs, for {make.runtime} on {make.architecture}")
         dependencies.install(

@@ -81,6 +81,15 @@ def deploy(
             "--unmapped", metavar="", help="Of the bridge: leave its queues to whoever reads them; run again without."
         ),
     ] = False,
+    keep: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=2,
+            help="How many versions stay. Older ones are deleted at the end, but for what an alias names and what "
+            "served before.",
+        ),
+    ] = 5,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for Lambda.")] = "5m",
     dry_run: DryRun = False,
     json_: Json = False,
@@ -99,6 +108,10 @@ def deploy(
 
     if zip_ is not None and (include or requirements or aws_service or out):
         raise InvalidInput("--zip is a zip that is made: --include, --requirements, --aws-service and --out go without")
+    if function is Function.FUNNEL and app is not None:
+        raise InvalidInput("--app is the bridge's: a funnel runs no reactions, and loads no app")
+    if function is Function.FUNNEL and unmapped:
+        raise InvalidInput("--unmapped is the bridge's: a funnel reads no queues")
     aws_deploy.deploy(
         whose(ctx, lane, table, region, endpoint, account),
         function.value,
@@ -119,6 +132,7 @@ def deploy(
             env=env or (),
             unset=unset or (),
             mapped=not unmapped,
+            keep=keep,
             timeout=seconds("--timeout", timeout),
             dry_run=dry_run,
             json_=json_,

@@ -110,10 +110,21 @@ async def open_table(whose: Whose, *services: str) -> AsyncIterator[tuple[Accoun
 async def _check_table_lane(account: Account, whose: Whose) -> None:
     name = whose.names.table
     with translated(f"table {name}"):
-        described = await account.dynamodb.describe_table(TableName=name)
+        try:
+            described = await account.dynamodb.describe_table(TableName=name)
+        except account.dynamodb.exceptions.ResourceNotFoundException:
+            raise missing(whose.names, "table", name, account) from None
         tags = await table_tags(account.dynamodb, described["Table"]["TableArn"])
     bearer = Bearer(f"table {name}", tags)
     check_lane(whose.names, account.identity, [bearer], account=whose.account, emulated=account.emulated)
+
+
+def missing(names: Names, kind: str, name: str, account: Account) -> ConfigError:
+    """What a lane has to have before anything can be done with it."""
+    return ConfigError(
+        f"lane {names.lane} has no {kind} {name} in account {account.identity.account}, region {account.region}: "
+        "`afterturn aws provision` makes it; nothing was changed"
+    )
 
 
 async def table_tags(client: Any, arn: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ class Act(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     UNCHANGED = "unchanged"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)

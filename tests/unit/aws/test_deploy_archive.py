@@ -117,10 +117,10 @@ class TestLimits:
 
     def test_an_app_whose_module_is_not_in_it_is_refused(self) -> None:
         made = Archive(b"", frozenset({"reactions.py"}), 0)
-        archive.check_app(made, None)
-        archive.check_app(made, "reactions:app")
+        archive.check_app(made.files, None)
+        archive.check_app(made.files, "reactions:app")
         with pytest.raises(InvalidInput, match="--include PATH"):
-            archive.check_app(made, "elsewhere.app:app")
+            archive.check_app(made.files, "elsewhere.app:app")
 
 
 class TestDependencies:

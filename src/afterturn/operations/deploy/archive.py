@@ -7,7 +7,7 @@ import hashlib
 import io
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
@@ -53,8 +53,7 @@ class Archive:
 
     def has_module(self, name: str) -> bool:
         """Whether a module or package of this name could be imported from it."""
-        top = name.partition(".")[0]
-        return f"{top}.py" in self.files or any(file.startswith(f"{top}/") for file in self.files)
+        return _has_module(self.files, name)
 
 
 def build(site: Path, included: Sequence[Path] = (), services: Iterable[str] = ()) -> Archive:
@@ -78,9 +77,23 @@ def build(site: Path, included: Sequence[Path] = (), services: Iterable[str] = (
     return _pack(contents)
 
 
+def check_included(included: Iterable[Path]) -> frozenset[str]:
+    """The names that what is included has in the zip. Raises InvalidInput for what is missing, or there twice."""
+    names: set[str] = set()
+    for given in included:
+        for name, _ in _included(given):
+            if name in names:
+                raise InvalidInput(f"--include {given}: {name} is in the zip already")
+            names.add(name)
+    return frozenset(names)
+
+
 def read(path: Path) -> Archive:
     """A zip that somebody else made. Raises InvalidInput for one that is none, or has no function of afterturn."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"--zip {path}: {error.strerror}") from error
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [one for one in archive.infolist() if not one.is_dir()]
@@ -106,13 +119,23 @@ def check_size(archive: Archive, *, through_s3: bool) -> None:
         )
 
 
-def check_app(archive: Archive, app: str | None) -> None:
-    """Raise InvalidInput where the module of the app is not in the zip."""
-    if app is not None and not archive.has_module(app.partition(":")[0]):
+def check_app(files: Collection[str], app: str | None) -> None:
+    """Raise InvalidInput where the module of the app is not among the files of the zip, or where it names none."""
+    if app is None:
+        return
+    module, colon, attribute = app.partition(":")
+    if not (module and colon and attribute):
+        raise InvalidInput(f"app {app}: has to be module:attribute, such as reactions:app")
+    if not _has_module(files, module):
         raise InvalidInput(
             f"app {app}: its module is not in the zip; --include PATH takes a file or a folder in, and "
             "--requirements FILE what is to be installed"
         )
+
+
+def _has_module(files: Collection[str], name: str) -> bool:
+    top = name.partition(".")[0]
+    return f"{top}.py" in files or any(file.startswith(f"{top}/") for file in files)
 
 
 def _is_needed(name: PurePosixPath, services: frozenset[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from afterturn.errors import StoreBusy, StoreError
 from afterturn.operations.account import Account
-from afterturn.operations.deploy import history, probing
+from afterturn.operations.deploy import history, probing, tidying
 from afterturn.operations.deploy.archive import Archive
 from afterturn.operations.deploy.calls import functions, told
 from afterturn.operations.deploy.functions import ALIAS, Wanted
@@ -50,6 +50,7 @@ async def carry_out(
         if step.act is not Act.UNCHANGED:
             await _AFTER[step.kind](account, wanted, step)
             heard(f"{step.act.value}d {step.kind} {step.name}")
+    await tidying.delete(account, wanted.name, [step.name for step in plan.stale], heard)
     return str(version)
 
 
@@ -152,10 +153,9 @@ async def _move(account: Account, wanted: Wanted, found: Found, version: str) ->
         if found.alias is None:
             await client.create_alias(**given, Description=history.deployed(None))
         else:
-            before = found.serving if found.serving != version else history.before(found.alias)
             await client.update_alias(
                 **given,
-                Description=history.deployed(before),
+                Description=history.deployed(found.before(version)),
                 RoutingConfig={"AdditionalVersionWeights": {}},
                 RevisionId=found.alias["RevisionId"],
             )

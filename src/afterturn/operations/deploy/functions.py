@@ -102,13 +102,7 @@ def variables(
     names what is to go. ``handed``: names of further variables of the shell. Raises InvalidInput for a name that is
     none or is not set, and for more than Lambda takes; ConfigError where the function could not reach Temporal.
     """
-    given = {name: value for name, value in shell.items() if _is_its(part, name)}
-    for name in handed:
-        if not _VARIABLE.match(name) or name.startswith(("AWS_", "LAMBDA_")):
-            raise InvalidInput(f"--env {name}: a function can be given no variable of this name")
-        if name not in shell:
-            raise InvalidInput(f"--env {name}: it is not set in this shell; its value is taken from there")
-        given[name] = shell[name]
+    given = {name: value for name, value in shell.items() if _is_its(part, name)} | check_handed(handed, shell)
     if app is not None and part is Part.BRIDGE:
         given["AFTERTURN_APP"] = app
     if endpoint is not None:
@@ -135,6 +129,18 @@ def variables(
             "--unset NAME takes one away"
         )
     return dict(sorted(whole.items()))
+
+
+def check_handed(names: Iterable[str], shell: Mapping[str, str]) -> dict[str, str]:
+    """What is handed over by name. Raises InvalidInput for a name that is none or is not set."""
+    given: dict[str, str] = {}
+    for name in names:
+        if not _VARIABLE.match(name) or name.startswith(("AWS_", "LAMBDA_")):
+            raise InvalidInput(f"--env {name}: a function can be given no variable of this name")
+        if name not in shell:
+            raise InvalidInput(f"--env {name}: it is not set in this shell; its value is taken from there")
+        given[name] = shell[name]
+    return given
 
 
 def check_make(runtime: str, architecture: str, memory: int, role: str | None) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from typing import Any
 
 from afterturn.aws.names import Names
 from afterturn.errors import ConfigError
-from afterturn.operations.account import Account
+from afterturn.operations.account import Account, missing
 from afterturn.operations.deploy.calls import functions, told
 from afterturn.operations.deploy.functions import ALIAS, Part
 from afterturn.operations.deploy.plan import Found, Source, Told, check_owner, read_policy
@@ -31,14 +32,13 @@ async def look_for(account: Account, part: Part, names: Names, *, expected: str 
     check_lane(names, account.identity, owned, account=expected, emulated=account.emulated)
     for one in needed:
         if (one.kind, one.name) not in there:
-            raise ConfigError(
-                f"lane {names.lane} has no {one.kind.value} {one.name} in account {account.identity.account}, region "
-                f"{account.region}: `afterturn aws provision` makes it; nothing was changed"
-            )
+            raise missing(names, one.kind.value, one.name, account)
+    if found.latest is not None:
+        found = replace(found, aliases=await _aliases(functions(account), names.function(part)))
     if part is Part.FUNNEL:
         return found
     sources = [await _source(account, name, there[Kind.QUEUE, name]) for name in (names.main, names.direct)]
-    return Found(found.latest, found.newest, found.tags, found.alias, found.url, found.policy, tuple(sources))
+    return replace(found, sources=tuple(sources))
 
 
 async def look_at_function(account: Account, part: Part, names: Names, *, expected: str | None = None) -> Found:
@@ -86,7 +86,20 @@ async def _function(account: Account, part: Part, names: Names) -> Found:
         alias=alias,
         url=url,
         policy=read_policy(policy["Policy"]) if policy else {},
+        versions=tuple(sorted(numbers)),
     )
+
+
+async def _aliases(client: Any, name: str) -> tuple[Told, ...]:
+    found: list[Told] = []
+    start: dict[str, str] = {}
+    with told(f"aliases of function {name}"):
+        while True:
+            page = await client.list_aliases(FunctionName=name, **start)
+            found += page["Aliases"]
+            if not page.get("NextMarker"):
+                return tuple(found)
+            start = {"Marker": page["NextMarker"]}
 
 
 async def _versions(client: Any, name: str) -> AsyncIterator[Told]:

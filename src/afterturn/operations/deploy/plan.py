@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afterturn.errors import ConfigError
+from afterturn.operations.deploy import history
 from afterturn.operations.deploy.functions import ALIAS, TIMEOUT_S, Part, Wanted
+from afterturn.operations.deploy.tidying import KEPT, stale
 from afterturn.operations.lanes import Bearer
 from afterturn.operations.plan import Act, Change
 from afterturn.operations.resources import LANE_TAG
@@ -40,7 +42,8 @@ class Found:
     """What of a function is there.
 
     ``latest``: as it would be published now. ``newest``: its newest published version. ``alias``: as GetAlias says.
-    ``url``: of the alias. ``policy``: who may call the alias.
+    ``url``: of the alias. ``policy``: who may call the alias. ``versions``: the numbers of all that are published.
+    ``aliases``: all that it has, for they name versions.
     """
 
     latest: Told | None = field(default=None, repr=False)
@@ -50,6 +53,8 @@ class Found:
     url: Told | None = None
     policy: Told = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
+    versions: tuple[int, ...] = ()
+    aliases: tuple[Told, ...] = ()
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -59,6 +64,12 @@ class Found:
     def serving(self) -> str | None:
         """The version that the alias names."""
         return None if self.alias is None else str(self.alias["FunctionVersion"])
+
+    def before(self, version: str | None) -> str | None:
+        """What a rollback goes back to, once ``version`` serves."""
+        if self.alias is None or self.serving != version:
+            return self.serving
+        return history.before(self.alias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +99,32 @@ class Plan:
     version: Step
     alias: Step
     after: tuple[Step, ...]
+    stale: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return (self.function, self.version, self.alias, *self.after)
+        return (self.function, self.version, self.alias, *self.after, *self.stale)
 
     @property
     def changes(self) -> int:
         return sum(step.act is not Act.UNCHANGED for step in self.steps)
 
 
-def plan(wanted: Wanted, found: Found, arn: str) -> Plan:
-    """``arn``: of the function. Raises ConfigError where something of another make is in the way."""
+def plan(wanted: Wanted, found: Found, arn: str, *, keep: int = KEPT) -> Plan:
+    """``arn``: of the function. ``keep``: versions that stay, see :func:`stale`.
+
+    Raises ConfigError where something of another make is in the way.
+    """
     function = _function(wanted, found)
     published = None if found.newest is None or not is_as(wanted, found.newest) else str(found.newest["Version"])
     # A version that lags behind what would be published now is published anew, whatever it was.
     if function.act is not Act.UNCHANGED:
         published = None
     version = Step("version", published or "new", Act.UNCHANGED if published else Act.CREATE, subject=published)
-    return Plan(function, version, _alias(found, published), _after(wanted, found, arn))
+    alias = _alias(found, published)
+    old = stale(found.versions, _aliases(found, alias, published), keep=keep, coming=published is None)
+    after = _after(wanted, found, arn)
+    return Plan(function, version, alias, after, tuple(Step("version", one, Act.DELETE) for one in old))
 
 
 def check_owner(name: str, found: Found) -> Iterable[Bearer]:
@@ -173,6 +191,15 @@ def _alias(found: Found, published: str | None) -> Step:
     if weights := found.alias.get("RoutingConfig", {}).get("AdditionalVersionWeights"):
         changes.append(Change("AdditionalVersionWeights", dict(weights), {}))
     return Step("alias", ALIAS, Act.UPDATE if changes else Act.UNCHANGED, tuple(changes))
+
+
+def _aliases(found: Found, step: Step, published: str | None) -> Iterable[Told]:
+    """All of them, as they will be."""
+    yield from (one for one in found.aliases if one.get("Name") != ALIAS)
+    if step.act is not Act.UNCHANGED:
+        yield {"FunctionVersion": published, "Description": history.deployed(found.before(published))}
+    elif found.alias is not None:
+        yield found.alias
 
 
 def _after(wanted: Wanted, found: Found, arn: str) -> tuple[Step, ...]:
