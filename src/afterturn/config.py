@@ -137,6 +137,10 @@ class Settings(BaseSettings):
     )
     agent_url: str | None = Field(None, description="Your agent, asked by a signed POST, where no app declares one.")
     agent_secret: SecretStr | None = Field(None, description="Signs what it is asked (Standard Webhooks, whsec_…).")
+    answers_cap: int = Field(
+        40, ge=1, le=200, description="So many answers of a machine a conversation gets; then people have to answer."
+    )
+    answers_window: Pause = Field(timedelta(hours=1), description="Within which time answers_cap counts them.")
     directory: Path | None = Field(
         None, description="The company's numbers, mailboxes, bots and people, and their properties: a TOML file."
     )

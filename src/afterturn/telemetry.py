@@ -25,6 +25,7 @@ LOG_KEYS = frozenset(
         "event_id",
         "kind",
         "message_id",
+        "place",
         "property_id",
         "queue",
         "receives",
@@ -76,3 +77,5 @@ signals_parked = _counter("signals_parked", "Signals parked because one consumer
 reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
 debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")
+answers_capped = _counter("answers_capped", "Messages left to people, as a machine seems to answer ours.", "channel")
+arrivals_unreadable = _counter("arrivals_unreadable", "Calls of a provider that could not be read.", "channel")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.samples import T0
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
+from tests.contract.store.asking import AskingContract
 from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
@@ -203,3 +204,7 @@ class TestDynamoCloseInTrouble(CloseContract):
     """As above."""
 
     trouble = Trouble(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+
+
+class TestDynamoAsking(AskingContract):
+    pass

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
+from tests.contract.store.asking import AskingContract
 from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
@@ -94,4 +95,8 @@ class TestSqliteRecency(RecencyContract):
 
 
 class TestSqliteRead(ReadContract):
+    pass
+
+
+class TestSqliteAsking(AskingContract):
     pass

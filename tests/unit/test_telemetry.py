@@ -49,6 +49,7 @@ def test_the_keys_of_log_lines_are_pinned() -> None:
         "event_id",
         "kind",
         "message_id",
+        "place",
         "property_id",
         "queue",
         "receives",

@@ -21,6 +21,7 @@ from afterturn.funnel.channels import Secrets, doors_of
 from afterturn.funnel.directory import Directory, load_directory
 from afterturn.funnel.dispatching import Dispatching, Sendable
 from afterturn.funnel.doors import Doors, Fetched
+from afterturn.funnel.email.loops import Cap
 from afterturn.funnel.email.sns import Certificates
 from afterturn.funnel.fetching.graph import GraphFetching
 from afterturn.funnel.fetching.port import Fetching
@@ -101,7 +102,14 @@ async def open_funnel(
         )
         yield Funnel(
             doors,
-            Answering(writes, store, store, clock, responder=responder),
+            Answering(
+                writes,
+                store,
+                store,
+                clock,
+                responder=responder,
+                cap=Cap(settings.answers_cap, settings.answers_window),
+            ),
             Dispatching(store, clock, lambda message: choose(message, senders)),
             wake,
         )

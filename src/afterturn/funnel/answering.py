@@ -7,6 +7,7 @@ twice, because somebody died in between, is kept once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,9 +20,15 @@ from afterturn import telemetry
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.funnel.intake import ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
+from afterturn.funnel.answered import MAX_TIMES, Answered
+from afterturn.funnel.arrivals import Hush
+from afterturn.funnel.email.loops import Cap, held_until
+from afterturn.funnel.intake import ABOUT, ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
+from afterturn.funnel.leases import Lease, Leases
+from afterturn.funnel.places import place_of
 from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
+from afterturn.funnel.threads import moved_to
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
 
@@ -29,7 +36,13 @@ DISPATCH = "dispatch"
 """Chores: an outbound message has to be sent."""
 
 ANSWERED = "answered"
-"""Notes: what was in sight when a conversation was answered last."""
+ASKING = "asking"
+"""Notes: what was in sight when a conversation was answered last, and when it was before; whether somebody is being
+asked about it now.
+"""
+
+CAP = Cap(40, timedelta(hours=1))
+"""More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
 
 SENT_ON = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
 """Where a text can be sent. A call is over, and a page fetches what it shows."""
@@ -44,6 +57,8 @@ _PATIENCE = 0.75
 """The part of the lease that an answer may take; who has not answered then has failed."""
 
 _LAST_WORDS = 50
+_WAIT = (1, 2, 4)
+"""Seconds before another look at a conversation that another process asks about; the last one again and again."""
 _PAUSES = (5, 30, 120, 600, 3600)
 """Seconds before the next try of what failed; the last one again and again."""
 
@@ -60,6 +75,8 @@ class NobodyHere(AfterturnError):
 class Answering:
     """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
     their answers left to a process that has one.
+
+    ``cap``: how many automatic answers a conversation gets; what goes beyond is left to people.
     """
 
     def __init__(
@@ -71,6 +88,7 @@ class Answering:
         *,
         responder: Responder | None = None,
         lease: timedelta = LEASE,
+        cap: Cap = CAP,
     ) -> None:
         self._writes = writes
         self._keeper = keeper
@@ -78,6 +96,8 @@ class Answering:
         self._clock = clock
         self._responder = responder
         self._lease = lease
+        self._cap = Cap(min(cap.answers, MAX_TIMES), cap.span)
+        self._leases = Leases(keeper, clock, ASKING)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def once(self, *, limit: int = 16) -> int:
@@ -105,11 +125,38 @@ class Answering:
         lock = self._locks.setdefault(chores[0].conversation_id, asyncio.Lock())
         async with lock:
             asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
-            for one in chores:
-                if one in asking[:-1]:
-                    await self._finish(one)
-                else:
-                    await self._do(one)
+            if not asking or self._responder is None:
+                await self._each(chores, asking)
+                return
+            lease = await self._only_here(asking[0].conversation_id)
+            if lease is None:
+                await self._each([one for one in chores if one not in asking], [])
+                await self._wait(asking)
+                return
+            try:
+                await self._each(chores, asking)
+            finally:
+                with contextlib.suppress(AfterturnError):  # it ends by itself
+                    await self._leases.give_back(lease)
+
+    async def _each(self, chores: Sequence[TakenChore], asking: Sequence[TakenChore]) -> None:
+        for one in chores:
+            await (self._finish(one) if one in asking[:-1] else self._do(one))
+
+    async def _only_here(self, conversation_id: str) -> Lease | None:
+        """The right to be the only process that asks about a conversation; None where another one has it."""
+        try:
+            return await self._leases.take(conversation_id, self._lease)
+        except AfterturnError as error:
+            telemetry.log("lease_failed", level=logging.WARNING, stage=ANSWER, error=type(error).__name__)
+            return None
+
+    async def _wait(self, chores: Sequence[TakenChore]) -> None:
+        """Until the other process is done: the answer to these has that to those in sight."""
+        for one in chores:
+            pause = timedelta(seconds=_WAIT[min(one.attempts, len(_WAIT)) - 1])
+            with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
+                await self._keeper.put_off_chore(one, until=self._clock() + pause)
 
     async def _do(self, chore: TakenChore) -> None:
         try:
@@ -135,12 +182,13 @@ class Answering:
             stage=chore.kind,
             conversation_id=chore.conversation_id,
             error=type(error).__name__,
+            place=place_of(error),
             delay_s=pause,
         )
         try:
             if chore.kind == ANSWER:
                 # What somebody said does not wait for who answers: reactions see it, and an emergency is told.
-                conversation = await self._threads.conversation(chore.conversation_id)
+                conversation = await self._conversation(chore)
                 if conversation is not None:
                     await self._writes.settle(_without_answer(conversation, chore))
                 if self._clock() - chore.due_at > GIVE_UP_AFTER:
@@ -151,7 +199,7 @@ class Answering:
             telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
 
     async def _answer(self, chore: TakenChore) -> None:
-        conversation = await self._threads.conversation(chore.conversation_id)
+        conversation = await self._conversation(chore)
         if conversation is None:
             return
         noted = await self._keeper.noted(ROUTE, [conversation.id])
@@ -163,20 +211,26 @@ class Answering:
         seen: list[JsonValue] = [digest(one.id) for one in messages]
         if album:
             await self._keeper.note(ALBUM, chore.key, seen, replace=True)
+        name = f"reply:{digest(chore.kind, chore.key)}"
         text = None
         if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
-            if await self._is_answered(chore):
+            noted = await self._keeper.noted(ANSWERED, [conversation.id])
+            before = Answered.read(noted.get(conversation.id))
+            if before.covers(chore) or any(one.id == name for one in messages):
                 return
-            asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
-            async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
-                text = _fit(await self._responder(asked), conversation.id)
-            covered: JsonValue = {"by": chore.key, "messages": seen}
-            await self._keeper.note(ANSWERED, conversation.id, covered, replace=True)
+            if held_until(before.times, self._clock(), [self._cap]) is None:
+                asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
+                async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
+                    text = _fit(await self._responder(asked), conversation.id)
+                after = before.with_one_more(chore, seen, self._clock()) if text else before.seen(chore, seen)
+                await self._keeper.note(ANSWERED, conversation.id, after.dump(), replace=True)
+            else:
+                await self._leave_to_people(chore, conversation)
         if not text:
             await self._writes.settle(_without_answer(conversation, chore))
             return
         reply = Message(
-            id=f"reply:{digest(chore.kind, chore.key)}",
+            id=name,
             direction=Direction.OUTBOUND,
             role=Role.AGENT,
             text=text,
@@ -187,13 +241,20 @@ class Answering:
             chores=[dispatch_of(conversation.id, reply, automatic=True)] if conversation.channel in SENT_ON else (),
         )
 
-    async def _is_answered(self, chore: TakenChore) -> bool:
-        """Whether the answer to a later message was made with this one in sight, while this one was put off."""
-        found = (await self._keeper.noted(ANSWERED, [chore.conversation_id])).get(chore.conversation_id)
-        if not isinstance(found, dict) or not isinstance(chore.value, dict) or found.get("by") == chore.key:
-            return False
-        messages = found.get("messages")
-        return isinstance(messages, list) and digest(str(chore.value.get("message"))) in messages
+    async def _conversation(self, chore: TakenChore) -> Conversation | None:
+        """Where it goes on by now: a group may have moved while the chore waited."""
+        return await self._threads.conversation(await moved_to(self._keeper, chore.conversation_id))
+
+    async def _leave_to_people(self, chore: TakenChore, conversation: Conversation) -> None:
+        """Two machines that answer each other are stopped here on every channel (F16); it is shown with the message."""
+        channel = conversation.channel.value
+        telemetry.answers_capped.labels(channel).inc()
+        telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
+        message = chore.value.get("message") if isinstance(chore.value, dict) else None
+        key = f"{conversation.id} {message}"
+        about = (await self._keeper.noted(ABOUT, [key])).get(key)
+        known = about if isinstance(about, dict) else {}
+        await self._keeper.note(ABOUT, key, {**known, "hush": Hush.LOOP.value}, replace=True)
 
     async def _is_quiet(self, chore: TakenChore, route: dict[str, Any]) -> bool:
         """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""

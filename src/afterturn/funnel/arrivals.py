@@ -76,6 +76,8 @@ class Hush(StrEnum):
     OWN = "own"
     STRANGER = "stranger"
     """Somebody who was not in the conversation that the mail names, or cannot be told from a forger."""
+    LOOP = "loop"
+    """More automatic answers went to it than a person asks for. No reader says so: who answers finds out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.funnel.answers import RETRY_AFTER_S, Answer, answer_of, refused
-from afterturn.funnel.arrivals import Arrival, Fetch, Rejected, Reply, Request, Upkeep
+from afterturn.funnel.arrivals import Arrival, Fetch, Nothing, Rejected, Reply, Request, Upkeep
 from afterturn.funnel.intake import Intake
 from afterturn.funnel.sending.port import SendFailed, TryLater
 
 MAX_BODY_BYTES = 1_000_000
 """Of what a provider sends; none of them sends as much."""
+
+UNREADABLE = Nothing("unreadable")
 
 Verify = Callable[[Request, datetime], Awaitable[None]]
 Read = Callable[[Request, datetime], Sequence[Arrival]]
@@ -68,22 +70,25 @@ class Doors:
         if len(request.body) > door.max_body:
             return refused(413, "too_large", f"at most {door.max_body:,} bytes")
         try:
-            return await self._heard(door, request)
+            return await self._heard(door, request, path)
         except SendFailed as error:
             return _not_fetched(error, door)
         except AfterturnError as error:
             return answer_of(error)
 
-    async def _heard(self, door: Door, request: Request) -> Answer:
+    async def _heard(self, door: Door, request: Request, path: str) -> Answer:
         now = self.clock()
         await door.verify(request, now)
         for arrival in door.read(request, now):
             if isinstance(arrival, Reply):
                 return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
-            await self._take(arrival, now)
+            if arrival == UNREADABLE:
+                _unreadable(path)
+            await self.take(arrival, now)
         return door.done
 
-    async def _take(self, arrival: Arrival, now: datetime) -> None:
+    async def take(self, arrival: Arrival, now: datetime) -> None:
+        """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
         if isinstance(arrival, Upkeep):
             if keep := self.upkeep.get(arrival.source):
                 await keep(arrival)
@@ -98,6 +103,13 @@ class Doors:
             arrival = await fetch(arrival, now)
         if (await self.intake.take(arrival)).outcome == "saved":
             self.woken()
+
+
+def _unreadable(path: str) -> None:
+    """Genuine, and yet nobody can read it: its provider has changed something, and messages may be lost with it."""
+    channel = path.strip("/").partition("/")[2]
+    telemetry.arrivals_unreadable.labels(channel).inc()
+    telemetry.log("arrival_unreadable", level=logging.WARNING, channel=channel)
 
 
 def _allow(door: Door) -> str:

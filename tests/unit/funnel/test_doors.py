@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from tests.unit.funnel.channels import SAMPLES, here, request, sample, signed_sample
 from tests.unit.funnel.sns_rig import TOPIC, Served, certificate, posted, signed
 from tests.unit.funnel.test_intake import House, opened
@@ -217,3 +218,20 @@ async def test_a_store_that_is_out_makes_the_provider_send_it_again(
 def test_a_channel_without_its_secret_is_closed() -> None:
     assert doors_of(Secrets(), Certificates(Served(certificate()))) == {}
     assert set(doors_of(Secrets(telegram_secret="x"), Certificates(Served(certificate())))) == {"/hooks/telegram"}
+
+
+@pytest.mark.parametrize("body", [b"\xffXyzzy", b"[]", b'{"message": "Xyzzy"}', b'{"message": {"text": "Xyzzy"}}'])
+async def test_what_is_genuine_and_cannot_be_read_is_told_loudly_and_without_content(
+    house: House, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = unreadable("telegram")
+    told = await Front(house).doors("/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"}))
+    assert told.status == 200, "an error would make Telegram hold back everything that comes later"
+    [warning] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert warning.getMessage() == "action=arrival_unreadable channel=telegram"
+    assert unreadable("telegram") - before == 1
+    assert "Xyzzy" not in caplog.text
+
+
+def unreadable(channel: str) -> float:
+    return REGISTRY.get_sample_value("afterturn_arrivals_unreadable_total", {"channel": channel}) or 0.0

@@ -1,0 +1,59 @@
+"""What is remembered of the answers that a machine gave in a conversation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from afterturn.addresses import digest
+from afterturn.clock import EPOCH, MILLISECOND
+from afterturn.store.port import Chore
+
+MAX_TIMES = 200
+"""So many of them are remembered: what is noted is small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """``by``: the key of the chore that the newest answer was for; ``messages``: digests of the ids of what it had in
+    sight; ``times``: when there were answers, oldest first.
+    """
+
+    by: str | None = None
+    messages: tuple[str, ...] = ()
+    times: tuple[datetime, ...] = ()
+
+    @classmethod
+    def read(cls, noted: JsonValue) -> Answered:
+        if not isinstance(noted, dict):
+            return cls()
+        by, messages, times = (noted.get(name) for name in ("by", "messages", "times"))
+        return cls(
+            by=None if by is None else str(by),
+            messages=tuple(map(str, messages)) if isinstance(messages, list) else (),
+            times=tuple(EPOCH + one * MILLISECOND for one in times or () if isinstance(one, int))
+            if isinstance(times, list)
+            else (),
+        )
+
+    def covers(self, chore: Chore) -> bool:
+        """Whether the answer to a later message was made with this one's in sight, while this one was put off."""
+        if not isinstance(chore.value, dict) or self.by == chore.key:
+            return False
+        return digest(str(chore.value.get("message"))) in self.messages
+
+    def seen(self, chore: Chore, messages: Sequence[str]) -> Answered:
+        """After somebody was asked, whatever they said."""
+        return Answered(chore.key, tuple(messages), self.times)
+
+    def with_one_more(self, chore: Chore, messages: Sequence[str], now: datetime) -> Answered:
+        """After somebody was asked and has answered. Where that is done again, as who did it died, it is still one."""
+        times = self.times if self.by == chore.key else (*self.times, now)
+        return Answered(chore.key, tuple(messages), times[-MAX_TIMES:])
+
+    def dump(self) -> JsonValue:
+        times: list[JsonValue] = [(one - EPOCH) // timedelta(milliseconds=1) for one in self.times]
+        return {"by": self.by, "messages": list(self.messages), "times": times}

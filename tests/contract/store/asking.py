@@ -1,0 +1,145 @@
+"""Two processes that answer on one store: whoever asks about a conversation is the only one.
+
+Each has a connection of its own; a process that is killed never gives back what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.contract.samples import T0
+from tests.contract.store.shelf import Shelf
+from tests.unit.funnel.test_intake import sms
+
+from afterturn.event import TurnSettled
+from afterturn.funnel.answering import ASKING, LEASE, Answering
+from afterturn.funnel.intake import ANSWER, Intake
+from afterturn.funnel.leases import Leases
+from afterturn.funnel.responder import Asked
+from afterturn.model import Direction
+from afterturn.settle import Settler
+from afterturn.store.port import Store
+from afterturn.testing import ManualClock
+
+NOW = T0 + timedelta(days=200)
+CONVERSATION = "sms:+15158226442"
+
+
+class Silent:
+    """A stream that nobody reads."""
+
+    async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
+        pass
+
+
+class Process:
+    """One of two on a store. ``hold``: what its agent waits for before it answers."""
+
+    def __init__(self, store: Store, clock: ManualClock, said: list[list[str]]) -> None:
+        self.store = store
+        self.clock = clock
+        self.said = said
+        self.hold: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+        writes = Settler(store, Silent(), clock, "worker")
+        self.intake = Intake(writes, store, clock, answering=True)
+        self.answering = Answering(writes, store, store, clock, responder=self._answer)
+
+    async def _answer(self, one: Asked) -> str:
+        self.said.append([message.text for message in one.messages])
+        self.asked.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        return f"Answer {len(self.said)}"
+
+    async def texts(self) -> list[str]:
+        return [one.text for one in await self.store.messages(CONVERSATION)]
+
+    async def answers(self) -> int:
+        return sum(one.direction is Direction.OUTBOUND for one in await self.store.messages(CONVERSATION))
+
+    async def until_done(self) -> None:
+        for _ in range(10):
+            self.clock.advance(timedelta(seconds=5))
+            await self.answering.once()
+        assert not await self.store.chores(ANSWER, limit=5)
+
+
+@asynccontextmanager
+async def two(shelf: Shelf) -> AsyncIterator[tuple[Process, Process]]:
+    clock, said = ManualClock(NOW), list[list[str]]()
+    async with shelf.open() as one, shelf.open() as other:
+        yield Process(one, clock, said), Process(other, clock, said)
+
+
+class AskingContract:
+    @pytest.fixture
+    async def processes(self, shelf: Shelf) -> AsyncIterator[tuple[Process, Process]]:
+        async with two(shelf) as pair:
+            yield pair
+
+    async def test_two_quick_messages_that_two_processes_take_are_answered_once(
+        self, processes: tuple[Process, Process]
+    ) -> None:
+        one, other = processes
+        for number in (1, 2):
+            await one.intake.take(sms(number, f"part {number}", at=NOW))
+        first, second = await one.answering.taken(limit=1), await other.answering.taken(limit=1)
+        await asyncio.gather(one.answering.do(first[0]), other.answering.do(second[0]))
+        await other.until_done()
+        assert one.said == [["part 1", "part 2"]]
+        assert await one.texts() == ["part 1", "part 2", "Answer 1"]
+
+    async def test_what_comes_while_another_process_asks_waits_for_that_answer(
+        self, processes: tuple[Process, Process]
+    ) -> None:
+        one, other = processes
+        one.hold = asyncio.Event()
+        await one.intake.take(sms(1, "one", at=NOW))
+        asking = asyncio.create_task(one.answering.once())
+        await one.asked.wait()
+        one.clock.advance(timedelta(seconds=1))
+        await other.intake.take(sms(2, "two", at=one.clock()))
+        assert await other.answering.once() == 1
+        assert one.said == [["one"]]
+        one.hold.set()
+        await asking
+        await other.until_done()
+        assert one.said[1:] == [["one", "two", "Answer 1"]]
+        assert await one.answers() == 2
+
+    async def test_a_process_that_is_killed_while_it_asks_is_waited_for_no_longer_than_its_lease(
+        self, processes: tuple[Process, Process]
+    ) -> None:
+        one, other = processes
+        assert await Leases(one.store, one.clock, ASKING).take(CONVERSATION, LEASE) is not None
+        await other.intake.take(sms(1, "one", at=NOW))
+        await other.answering.once()
+        one.clock.advance(LEASE - timedelta(seconds=1))
+        await other.answering.once()
+        assert other.said == []
+        await other.until_done()
+        assert await other.texts() == ["one", "Answer 1"]
+
+    async def test_one_of_many_who_want_it_gets_it_and_whoever_comes_too_late_takes_nothing_away(
+        self, processes: tuple[Process, Process]
+    ) -> None:
+        one, other = processes
+        span = timedelta(seconds=30)
+        held: list[Any] = [Leases(each.store, one.clock, "any") for each in (one, other) for _ in range(3)]
+        for _ in range(3):
+            got = await asyncio.gather(*(each.take("c", span) for each in held))
+            winner, *more = [(each, lease) for each, lease in zip(held, got, strict=True) if lease is not None]
+            assert not more
+            assert await held[0].take("c", span) is None
+            one.clock.advance(span + timedelta(seconds=1))
+            [later] = [lease for lease in [await held[0].take("c", span)] if lease is not None]
+            await winner[0].give_back(winner[1])
+            assert await held[-1].take("c", span) is None
+            await held[0].give_back(later)
+            await held[0].give_back(later)

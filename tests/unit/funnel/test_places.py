@@ -1,0 +1,52 @@
+"""Where an agent failed is told by file and line of its author's, and by nothing that was said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.funnel.test_intake import House, house, sms
+
+from afterturn.funnel.places import place_of
+from afterturn.funnel.responder import Asked
+
+__all__ = ["house"]
+
+HERE = Path(__file__)
+
+
+async def test_an_agent_that_fails_is_logged_with_its_place_and_without_content(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reply(one: Asked) -> str:
+        return str(json.loads(one.messages[-1].text))
+
+    house.responder = reply
+    await house.intake.take(sms(1, "Xyzzy, the boiler"))
+    await house.answering.once()
+    assert "error=JSONDecodeError" in caplog.text
+    assert f"place={HERE}:{reply.__code__.co_firstlineno + 1}" in caplog.text
+    assert "Xyzzy" not in caplog.text
+
+
+def test_what_fails_in_ours_or_a_library_alone_has_no_place_in_the_user_s_code() -> None:
+    from pydantic import TypeAdapter
+
+    from afterturn.clock import parse_time
+
+    error: Exception | None = None
+    try:
+        parse_time("never")
+    except ValueError as found:
+        error = found
+    assert error is not None
+    assert place_of(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"
+    assert error.__traceback__ is not None
+    assert place_of(error.with_traceback(error.__traceback__.tb_next)) is None
+    assert place_of(ValueError()) is None
+    try:
+        TypeAdapter(int).validate_python("x")
+    except ValueError as found:
+        error = found
+    assert place_of(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"
