@@ -1,4 +1,4 @@
-"""The demo, settled and drained once a module; each test has a copy."""
+"""The demo, settled and drained once a process; each test has a copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.web.pages.demo import Site, fill, open_site
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("demo") / "demo.db"
     fill(path)

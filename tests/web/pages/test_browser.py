@@ -124,7 +124,7 @@ def test_an_operator_moves_a_conversation_and_is_told_of_what_comes_meanwhile(se
     expect(seen.page.get_by_role("button", name="Open again")).to_be_visible()
     seen.page.get_by_label("Reply as an operator").fill("half a sentence")
     seen.served.call(seen.served.site.settle("gas-smell-2b", "one more thing"))
-    expect(seen.page.get_by_role("link", name="There is more: reload")).to_be_visible()
+    expect(seen.page.get_by_role("link", name="1 new message")).to_be_visible()
     expect(seen.page.get_by_label("Reply as an operator")).to_have_value("half a sentence")
     seen.go("/?property=elm")
     assert seen.ids() == ["gas-smell-2b"]

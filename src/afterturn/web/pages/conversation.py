@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import JsonValue
 
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.funnel.intake import ABOUT, DELIVERY
+from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
@@ -30,6 +35,10 @@ router = APIRouter(prefix="/conversations", route_class=PageRoute, include_in_sc
 _MESSAGES = 100
 _TURNS = 1_000
 _ORDERS = 100
+_WATCHED = 3
+_WATCHED_FOR = timedelta(hours=1)
+"""The newest messages on their way out that an open page is told of, each look, as long as something may come."""
+_NONE: list[str] = []
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
@@ -59,14 +68,15 @@ async def show_conversation(
     turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
     orders, _ = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS)
     here = conversation_path(conversation_id)
-    known = _known(row.conversation.message_count, row.states.values())
+    sending = [one.id for one in found.items if _may_change(one, reach.backbone.clock())][-_WATCHED:]
+    sent, about = await _noted(reach, conversation_id, found.items)
     older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
     return render(
         request,
         "conversation.html",
         conversation=row.conversation,
         about=row_view(row, found.items[-1] if found.items else None),
-        items=list(items(row, found.items, turns, first, *await _noted(reach, conversation_id, found.items))),
+        items=list(items(row, found.items, turns, first, sent, about)),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders,
         here=here,
@@ -75,18 +85,26 @@ async def show_conversation(
         key=request.app.state.form_key(),
         properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
-        live=address(f"{here}/live", [("known", known)]),
+        known=_known(row, [sent.get(one) for one in sending]),
+        live=address(f"{here}/live", [("sending", one) for one in sending]),
     )
 
 
 @router.get("/{conversation_id}/live")
-async def tell_changes(request: Request, reach: Reached, conversation_id: ConversationId, known: str = "") -> Response:
-    """Server-sent events: whether there is more than what a page shows."""
+async def tell_changes(
+    request: Request, reach: Reached, conversation_id: ConversationId, sending: Annotated[list[str], Query()] = _NONE
+) -> Response:
+    """Server-sent events: what tells the conversation as it is from one that changed since.
+
+    ``sending``: messages whose way out is watched, too.
+    """
     await reach.row(conversation_id)
+    watched = sending[:_WATCHED]
 
     async def look(reach: Reach) -> dict[str, object]:
         row = await reach.row(conversation_id)
-        return {"changed": _known(row.conversation.message_count, row.states.values()) != known}
+        sent = await _sent(reach, conversation_id, watched)
+        return {"known": _known(row, [sent.get(one) for one in watched])}
 
     return StreamingResponse(
         events(request, look), media_type="text/event-stream", headers={**HEADERS, "x-accel-buffering": "no"}
@@ -140,18 +158,27 @@ async def _noted(
     reach: Reach, conversation_id: str, messages: Sequence[Message]
 ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
     """What became of sending each of these messages, and what the funnel knows of those that came in."""
-    found: list[dict[str, JsonValue]] = []
-    for name, direction in ((DISPATCHED, Direction.OUTBOUND), (ABOUT, Direction.INBOUND)):
-        keys = {f"{conversation_id} {one.id}": one.id for one in messages if one.direction is direction}
-        noted = await reach.backbone.store.noted(name, list(keys)) if keys else {}
-        found.append({keys[key]: value for key, value in noted.items()})
-    sent, about = found
-    ids = {name: _provider_ids(value) for name, value in sent.items()}
-    told = await reach.backbone.store.noted(DELIVERY, [one for each in ids.values() for one in each])
+    going = [one.id for one in messages if one.direction is Direction.OUTBOUND]
+    coming = [one.id for one in messages if one.direction is Direction.INBOUND]
+    return await _sent(reach, conversation_id, going), await _of_messages(reach, ABOUT, conversation_id, coming)
+
+
+async def _sent(reach: Reach, conversation_id: str, ids: Sequence[str]) -> dict[str, JsonValue]:
+    """What became of sending, by message; ``told`` in it: what the provider said of each part since."""
+    sent = await _of_messages(reach, DISPATCHED, conversation_id, ids)
+    parts = {name: _provider_ids(value) for name, value in sent.items()}
+    wanted = [one for each in parts.values() for one in each]
+    told = await reach.backbone.store.noted(DELIVERY, wanted) if wanted else {}
     for name, value in sent.items():
         if isinstance(value, dict):
-            sent[name] = {**value, "told": [told[one] for one in ids[name] if one in told]}
-    return sent, about
+            sent[name] = {**value, "told": [told[one] for one in parts[name] if one in told]}
+    return sent
+
+
+async def _of_messages(reach: Reach, name: str, conversation_id: str, ids: Sequence[str]) -> dict[str, JsonValue]:
+    keys = {f"{conversation_id} {one}": one for one in ids}
+    noted = await reach.backbone.store.noted(name, list(keys)) if keys else {}
+    return {keys[key]: value for key, value in noted.items()}
 
 
 def _provider_ids(noted: JsonValue) -> list[str]:
@@ -159,6 +186,21 @@ def _provider_ids(noted: JsonValue) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
-def _known(messages: int, states: Iterable[str]) -> str:
-    """What tells one look at a conversation from a later one; numbers and states only."""
-    return f"{messages}.{'.'.join(states)}"
+def _may_change(message: Message, now: datetime) -> bool:
+    """Whether it went out so lately that its provider may still have something to say."""
+    return message.direction is Direction.OUTBOUND and now - message.at < _WATCHED_FOR
+
+
+def _known(row: Row, sent: Sequence[JsonValue]) -> str:
+    """What tells one look at a conversation from a later one, without a word of it."""
+    conversation = row.conversation
+    looked = [
+        conversation.message_count,
+        conversation.revision,
+        str(conversation.settled_at),
+        conversation.status,
+        conversation.property_id,
+        [[name, state, str(row.conversation.reactions.get(name))] for name, state in row.states.items()],
+        list(sent),
+    ]
+    return hashlib.sha256(json.dumps(looked).encode()).hexdigest()[:20]

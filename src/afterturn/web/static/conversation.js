@@ -1,12 +1,93 @@
-// Says that there is more than the page shows, and keeps a reply that was begun.
+// Keeps what reactions, people and providers make of the conversation fresh, says that there are more messages, and
+// keeps a reply that was begun.
 
-import { listen } from "./live.js";
+import { fetched, listen } from "./live.js";
 
 const bar = document.querySelector(".arrivals");
+const title = document.title;
+let fresh; // the page with messages that this one does not show
+let left = false; // something was not renewed, because a hand is on it
 
-if (bar?.dataset.live) {
-  listen(() => bar.dataset.live, ({ changed }) => { bar.querySelector("a").hidden = !changed; });
+const ids = (page) => [...page.querySelectorAll(".thread > li.message")].map((one) => one.dataset.id);
+
+function isInUse(part) {
+  const fields = [...part.querySelectorAll("input:not([type=hidden])")];
+  return part.contains(document.activeElement) || fields.some((one) => one.value !== one.defaultValue);
 }
+
+// A part as it is now, with what was unfolded in it; one that somebody is using waits until they leave it.
+function swap(part, now) {
+  now = document.importNode(now, true);
+  const unfolded = [...part.querySelectorAll("details")];
+  [...now.querySelectorAll("details")].forEach((one, place) => { one.open = unfolded[place]?.open ?? false; });
+  if (part.isEqualNode(now)) return;
+  if (isInUse(part)) left = true;
+  else part.replaceWith(now);
+}
+
+async function renew() {
+  left = false;
+  const page = await fetched(location.pathname);
+  const told = page.querySelector(".arrivals").dataset;
+  for (const part of document.querySelectorAll("[data-part], .thread > li[data-id]")) {
+    const name = part.dataset.part ? `[data-part="${part.dataset.part}"]` : `.thread > li[data-id="${CSS.escape(part.dataset.id)}"]`;
+    const now = page.querySelector(name);
+    if (now) swap(part, now);
+  }
+  const here = new Set(ids(document));
+  const added = ids(page).filter((one) => !here.has(one)).length;
+  fresh = added ? page : undefined;
+  announce(added);
+  bar.dataset.known = told.known;
+  if (told.live !== bar.dataset.live) {
+    bar.dataset.live = told.live;
+    listenAnew();
+  }
+}
+
+function announce(added) {
+  const link = bar.querySelector("a");
+  link.hidden = !added;
+  link.querySelector("span").textContent = added ? `${added} new message${added > 1 ? "s" : ""}` : "";
+  document.title = added ? `(${added}) ${title}` : title;
+}
+
+let wanted = bar?.dataset.known; // as the server last told it
+let renewing = false;
+
+async function check() {
+  if (renewing || (wanted === bar.dataset.known && !left)) return;
+  renewing = true;
+  try {
+    await renew();
+  } catch {
+    setTimeout(check, 5000);
+  } finally {
+    renewing = false;
+  }
+}
+
+const listenAnew = bar?.dataset.live
+  ? listen(() => bar.dataset.live, ({ known }) => { wanted = known; check(); })
+  : undefined;
+
+document.addEventListener("focusout", () => { if (left) setTimeout(check); });
+
+bar?.querySelector("a").addEventListener("click", (event) => {
+  if (!fresh || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const here = new Set(ids(document));
+  for (const name of [".thread", ".before"]) {
+    document.querySelector(name).replaceWith(document.importNode(fresh.querySelector(name), true));
+  }
+  fresh = undefined;
+  announce(0);
+  const shown = [...document.querySelectorAll(".thread > li.message")];
+  const first = shown.find((one) => !here.has(one.dataset.id));
+  shown.at(-1)?.scrollIntoView({ block: "end" });
+  first?.setAttribute("tabindex", "-1");
+  first?.focus({ preventScroll: true });
+});
 
 // The form's key makes a second sending harmless; this only spares the wait for it.
 for (const form of document.querySelectorAll("form[data-once]")) {

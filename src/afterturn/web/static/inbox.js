@@ -1,17 +1,11 @@
 // Makes the inbox quicker: older pages follow in place, arrivals announce themselves, arrow keys walk the rows.
 // Everything here is also a link.
 
-import { listen } from "./live.js";
+import { fetched, listen } from "./live.js";
 
 const pager = document.getElementById("pager");
 const bar = document.querySelector(".arrivals");
 const form = document.getElementById("filter-form");
-
-async function fetched(address) {
-  const answer = await fetch(address, { headers: { accept: "text/html" }, credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) throw new Error(`answered ${answer.status}`);
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
-}
 
 const list = () => document.querySelector("ol.rows");
 
@@ -97,6 +91,32 @@ bar?.querySelector("a").addEventListener("click", async (event) => {
     location.assign(link.href);
   }
 });
+
+// What reactions make of a row that is on the screen comes in place: while one is owed, the page is asked again. A row
+// that would change its height stays as it is, so that nothing moves under a hand.
+function renew(row, fresh) {
+  if (row.dataset.at !== fresh.dataset.at) return; // it moved up, and is told as an arrival
+  for (const part of [".row-facts", ".row-end"]) {
+    const [old, now] = [row.querySelector(part), document.importNode(fresh.querySelector(part), true)];
+    const height = row.offsetHeight;
+    old.replaceWith(now);
+    if (row.offsetHeight !== height) now.replaceWith(old);
+  }
+}
+
+async function renewOwed() {
+  const rows = [...document.querySelectorAll("ol.rows > li")].filter((row) => row.querySelector(".tag-owed"));
+  if (document.hidden || !rows.length) return;
+  const page = await fetched(location.href);
+  for (const row of rows) {
+    const fresh = page.querySelector(`ol.rows > li[data-id="${CSS.escape(row.dataset.id)}"]`);
+    if (fresh) renew(row, fresh);
+  }
+}
+
+setInterval(() => renewOwed().catch(() => {}), 5000);
+
+document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 // Arrows walk the rows once one of them has the focus.
 document.addEventListener("keydown", (event) => {

@@ -1,5 +1,8 @@
 // Keeps ages ("7m") true while a page stays open. Without it they are those of when it was made.
 
+// The server's clock counts: this machine's may be wrong.
+const skew = Date.now() - (Date.parse(document.body.dataset.now) || Date.now());
+
 const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
 export function age(milliseconds) {
@@ -10,7 +13,7 @@ export function age(milliseconds) {
 
 export function refresh(root = document) {
   for (const time of root.querySelectorAll("time.ago")) {
-    const text = age(Date.now() - Date.parse(time.dateTime));
+    const text = age(Date.now() - skew - Date.parse(time.dateTime));
     if (time.textContent !== text) time.textContent = text;
   }
 }

@@ -1,0 +1,150 @@
+"""Pages that stay open: what changes comes in place, and moves nothing of what a person reads or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+from tests.web.pages.browser import Served, Visit, chromium, served, visit
+from tests.web.pages.demo import Site
+
+from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.funnel.intake import DELIVERY
+from afterturn.store.kept import Amendment
+
+NAME = "gas-smell-2b"
+PATH = f"/conversations/{NAME}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(filled: Path, tmp_path: Path) -> Iterator[Served]:
+    with served(filled, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def seen(browser: Browser, server: Served) -> Iterator[Visit]:
+    with visit(browser, server) as found:
+        yield found
+
+
+def places(*parts: Locator) -> list[object]:
+    return [part.bounding_box() for part in parts]
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+def test_reactions_and_messages_come_to_an_open_conversation_and_move_nothing(seen: Visit, width: int) -> None:
+    page, site = seen.page, seen.served.site
+    seen.served.call(site.settle(NAME, "are you there?"))
+    page.set_viewport_size({"width": width, "height": 812})
+    seen.go(PATH)
+    reactions = page.locator("[data-part=reactions]")
+    expect(reactions.locator("h3 .tag-owed")).to_have_count(4)
+    page.get_by_label("Reply as an operator").fill("half a sentence")
+    read = (page.locator(".message").last, page.locator(".reply"), page.locator(".head"))
+    before = places(*read)
+
+    seen.served.call(site.backbone.drain(eager=True))
+    expect(reactions.locator("h3 .tag-fresh")).to_have_count(4)
+    expect(page.locator(".turn").last).to_contain_text("seen by 4")
+    assert places(*read) == before
+
+    seen.served.call(site.settle(NAME, "still waiting"))
+    seen.served.call(site.settle(NAME, "hello??"))
+    told = page.get_by_role("status").get_by_role("link", name="2 new messages")
+    expect(told).to_be_visible()
+    expect(page).to_have_title("(2) +15155550142 · afterturn")
+    assert places(*read) == before
+    expect(page.get_by_text("still waiting")).to_have_count(0)
+
+    told.click()
+    expect(page.locator(".message").last).to_contain_text("hello??")
+    expect(page.locator(".message").last).to_be_in_viewport()
+    expect(page.locator(".message", has_text="still waiting")).to_be_focused()
+    expect(page.get_by_label("Reply as an operator")).to_have_value("half a sentence")
+    expect(told).to_be_hidden()
+
+
+def test_what_somebody_is_changing_is_left_alone_until_they_leave_it(seen: Visit) -> None:
+    page, store = seen.page, seen.served.site.backbone.store
+    seen.go(PATH)
+    place = page.get_by_label("Property, blank for none")
+    place.fill("el")
+    now = seen.served.site.backbone.clock()
+    seen.served.call(store.amend(NAME, Amendment(assignee="ada"), revision=None, now=now))
+    seen.served.call(seen.served.site.settle(NAME, "another thing"))
+    expect(page.get_by_role("link", name="1 new message")).to_be_visible()
+    expect(place).to_have_value("el")
+    facts = page.locator("[data-part=conversation]")
+    expect(facts).to_contain_text("nobody")
+    place.fill("maple-court")
+    page.get_by_label("Reply as an operator").focus()
+    expect(facts).to_contain_text("ada")
+    page.get_by_role("button", name="Give it back").click()
+    expect(facts).to_contain_text("nobody")
+    expect(page.get_by_role("status").filter(has_text="Changed.")).to_be_visible()
+
+
+def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) -> None:
+    page, store = seen.page, seen.served.site.backbone.store
+    seen.go(PATH)
+    page.get_by_label("Reply as an operator").fill("On my way.")
+    page.get_by_label("Reply as an operator").press("Control+Enter")
+    expect(page.get_by_text("Your reply is saved")).to_be_visible()
+    last = seen.served.call(store.messages(NAME, limit=1))[0]
+    shown = page.locator(".message").last
+    sent = {"state": "sent", "reason": None, "providerIds": ["SM1"]}
+    seen.served.call(store.note(DISPATCHED, f"{NAME} {last.id}", sent, replace=True))
+    expect(shown.locator(".sent")).to_have_text("sent")
+    seen.served.call(store.note(DELIVERY, "SM1", {"state": "undelivered", "error": "30003"}))
+    expect(shown.locator(".tag-failed")).to_have_text("sent, undelivered: 30003")
+
+
+def test_rows_that_are_owed_become_fresh_in_place(browser: Browser, server: Served) -> None:
+    server.call(server.site.settle(NAME, "are you there?"))
+    with visit(browser, server) as seen:
+        seen.page.clock.install()
+        seen.go("/")
+        rows = seen.page.locator("ol.rows > li")
+        expect(rows.first.get_by_text("4 owed")).to_be_visible()
+        before = places(rows.first, rows.nth(1), rows.nth(7))
+        server.call(server.site.backbone.drain(eager=True))
+        seen.page.clock.run_for(6_000)
+        expect(rows.first.get_by_text("4 owed")).to_have_count(0)
+        expect(rows.first.locator(".pip-fresh")).to_have_count(4)
+        assert places(rows.first, rows.nth(1), rows.nth(7)) == before
+
+
+@pytest.mark.parametrize("path", ["/", PATH])
+def test_a_page_that_is_cut_off_says_so(browser: Browser, server: Served, path: str) -> None:
+    with visit(browser, server) as seen:
+        seen.page.clock.install()
+        seen.go(path)
+        said = seen.page.locator(".offline")
+        expect(said).to_be_empty()
+        with seen.page.expect_event("requestfailed"):
+            server.stop()
+        seen.page.clock.run_for(7_000)
+        expect(said).to_contain_text("Not connected: what you see may be old.")
+        seen.errors.clear()  # the browser says so, too
+
+
+def test_a_session_that_ended_is_said_on_the_open_page(seen: Visit) -> None:
+    def log_out(site: Site, cookie: str) -> None:
+        site.access.log_out({"cookie": f"afterturn_session={cookie}"})
+
+    cookie = next(one["value"] for one in seen.page.context.cookies() if one["name"] == "afterturn_session")
+    seen.go("/")
+    expect(seen.page.locator("ol.rows > li").first).to_be_visible()
+    log_out(seen.served.site, cookie)
+    expect(seen.page.locator(".offline")).to_contain_text("Your session has ended.")
+    seen.page.get_by_role("link", name="Reload").click()
+    expect(seen.page.get_by_label("Token")).to_be_focused()
