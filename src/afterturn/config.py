@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +33,12 @@ Pause = Annotated[Duration, AfterValidator(_longer_than_nothing)]
 """What repeats after it rests in between."""
 
 
+def _at_most_20s(value: timedelta) -> timedelta:
+    if not timedelta(0) <= value <= timedelta(seconds=20):
+        raise ValueError("has to be from 0s to 20s, which is the longest that SQS waits")
+    return value
+
+
 def _split(value: Any) -> Any:
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
@@ -40,13 +48,13 @@ Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
-    for one in value:
+    for place, one in enumerate(value, 1):
         try:
             network = ipaddress.ip_network(one, strict=False)
         except ValueError:
-            raise ValueError(f"{one!r} is no address and no network; write such as 10.0.0.0/8, 192.0.2.7") from None
+            raise ValueError(f"number {place} is no address and no network; write such as 10.0.0.0/8") from None
         if network.prefixlen == 0:
-            raise ValueError(f"{one!r} would trust everybody; name where your proxies stand, such as 10.0.0.0/8")
+            raise ValueError(f"number {place} would trust everybody; name where your proxies stand, such as 10.0.0.0/8")
     return value
 
 
@@ -97,10 +105,12 @@ class Settings(BaseSettings):
         None, description="Signs the turns that other runtimes hand to the funnel (Standard Webhooks, whsec_…)."
     )
     public_url: Annotated[str, Field(pattern=r"\Ahttps?://[^\s/?#@]+(/[^\s?#]*)?\z")] | None = Field(
-        None, description="Where providers reach the funnel, such as https://hooks.example.com; signatures are of it."
+        None,
+        description="Where providers reach the funnel, such as https://hooks.example.com; signatures are of it.",
+        examples=["https://hooks.example.com"],
     )
     phone_region: Annotated[str, Field(pattern=r"\A[A-Z]{2}\z")] | None = Field(
-        None, description="The country whose national phone numbers are completed, such as US."
+        None, description="The country whose national phone numbers are completed, such as US.", examples=["US"]
     )
     twilio_account_sid: str | None = Field(None, description="The Twilio account that sends texts, AC….")
     twilio_auth_token: SecretStr | None = Field(
@@ -124,7 +134,22 @@ class Settings(BaseSettings):
     graph_client_state: SecretStr | None = Field(
         None, description="The clientState of the subscriptions there; notifications name it."
     )
+    graph_mailboxes: Words = Field(
+        (),
+        description="The mailboxes there that are subscribed to and looked through, separated by commas; no other is "
+        "read.",
+    )
+    graph_api: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
+        "https://graph.microsoft.com",
+        description="Another Microsoft Graph than the world's, such as a national cloud's.",
+    )
+    graph_login: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
+        "https://login.microsoftonline.com", description="The login that goes with it."
+    )
     sns_topics: Words = Field((), description="The SNS topics that mail from SES comes by: ARNs, separated by commas.")
+    mail_buckets: Words = Field(
+        (), description="The S3 buckets that SES lays mail into, separated by commas; no other is read."
+    )
     own_addresses: Words = Field(
         (), description="Mail addresses that are ours, or domains as @example.com, separated by commas."
     )
@@ -152,14 +177,14 @@ class Settings(BaseSettings):
     )
     lane: Lane = Field(Lane.DEV, description="Which deployment this is; everything that it owns carries the name.")
     table: Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_.-]{3,255}\z")] | None = Field(
-        None, description="The DynamoDB table; afterturn-{lane} where nothing is said."
+        None, description="The DynamoDB table; afterturn-{lane} where nothing is said.", examples=["afterturn-prod"]
     )
     aws_region: str | None = Field(None, description="The AWS region, where the AWS tools' own settings do not say it.")
     aws_endpoint_url: str | None = Field(None, description="Another endpoint than AWS, such as an emulator.")
     temporal_address: str = Field("localhost:7233", description="Where Temporal is: host and port.")
     temporal_namespace: str = Field("default", description="The Temporal namespace.")
     temporal_api_key: SecretStr | None = Field(None, description="An API key of Temporal Cloud; it implies TLS.")
-    long_poll: Annotated[Duration, Field(ge=timedelta(0), le=timedelta(seconds=20))] = Field(
+    long_poll: Annotated[Duration, AfterValidator(_at_most_20s)] = Field(
         timedelta(seconds=10), description="How long one receive from SQS waits for a record, at most 20s."
     )
     bridge_polls: int = Field(4, ge=1, le=64, description="Receives from the SQS main queue at a time, in one process.")
@@ -192,9 +217,36 @@ class Settings(BaseSettings):
 
 
 def read_settings(**given: Any) -> Settings:
-    """Settings from the environment, with what is given on top; raises ConfigError that names the setting."""
+    """Settings from the environment, with what is given on top; raises ConfigError that names the variable."""
+    given = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
-        problem = invalid(error)
-        raise ConfigError(f"setting {problem.field} (AFTERTURN_{problem.field.upper()}): {problem.problem}") from None
+        raise ConfigError(_problem(error, given)) from None
+
+
+def _problem(error: ValidationError, given: Mapping[str, Any]) -> str:
+    """The variable, what is wrong with its value, and one that would do: ``AFTERTURN_SLOTS has to be …``."""
+    found = invalid(error)
+    name = re.split(r"[.\[]", found.field)[0]
+    is_pattern = error.errors(include_url=False, include_input=False)[0]["type"] == "string_pattern_mismatch"
+    problem = "does not look as it has to" if is_pattern else found.problem
+    field = Settings.model_fields.get(name)
+    example = None if field is None else field.examples[0] if field.examples else as_written(field.default)
+    if name in given:
+        return f"setting {name}: {problem}" + (f"; such as {example}" if example else "")
+    variable = f"AFTERTURN_{name.upper()}"
+    return f"{variable}: {problem}" + (f"; such as {variable}={example}" if example else "")
+
+
+def as_written(value: object) -> str | None:
+    """A value as its variable has it; none where there is none to show."""
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
+            if seconds >= length and not seconds % length:
+                return f"{int(seconds // length)}{unit}"
+        return f"{int(seconds * 1000)}ms"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | Path) else None

@@ -30,7 +30,8 @@ def read_json(data: bytes, *, where: str) -> object:
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 (byte {error.start + 1})"
     except json.JSONDecodeError as error:
-        problem = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})" if data.strip() else _EMPTY
+        where_to = f"line {error.lineno}, column {error.colno}"
+        problem = f"is not JSON; what stands at {where_to} cannot stand there" if data.strip() else _EMPTY
     except RecursionError:
         problem = "is nested too deeply"
     except ValueError:

@@ -232,7 +232,7 @@ def test_a_newer_version_is_refused_with_what_to_do() -> None:
 
 def test_keys_of_another_spelling_do_not_count() -> None:
     body = {"conversation_id" if key == "conversationId" else key: value for key, value in WIRE.items()}
-    with pytest.raises(InvalidEvent, match="conversationId: Field required"):
+    with pytest.raises(InvalidEvent, match="conversationId: is missing"):
         read_event(json.dumps(body))
 
 

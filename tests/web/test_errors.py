@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -169,3 +170,97 @@ async def test_what_is_answered_is_kept_nowhere_and_taken_for_nothing_else(rig: 
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             json.loads(answer.content)
+
+
+THEIRS = re.compile("Input|should|Field required|Extra|Unable|Value error|Expecting|pydantic|dictionary")
+"""Words of the libraries below, which say nothing to whoever called."""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "status", "message"),
+    [
+        ("GET", "/conversations", {"params": {"limit": 501}}, 422, "limit: has to be at most 500"),
+        ("GET", "/conversations", {"params": {"limit": "many"}}, 422, "limit: has to be a whole number"),
+        (
+            "GET",
+            "/conversations",
+            {"params": {"window": "1h"}},
+            422,
+            "window: has to be '24h', '7d', '30d', '90d' or 'all'",
+        ),
+        (
+            "GET",
+            "/conversations",
+            {"params": {"propetry": "oak"}},
+            422,
+            "the field is unknown here; leave it out, or look how it is spelt",
+        ),
+        (
+            "GET",
+            "/ledger/audit",
+            {"params": {"grace": "soon"}},
+            422,
+            "grace: has to be a duration such as 90s, 5m, 24h or 7d",
+        ),
+        (
+            "POST",
+            "/replies",
+            {"json": {"text": "Yes."}},
+            422,
+            "Idempotency-Key: is missing; it has to be given",
+        ),
+        (
+            "POST",
+            "/replies",
+            {"json": {"text": "Yes."}, "headers": {"idempotency-key": "a b"}},
+            422,
+            "Idempotency-Key: has to be 1 to 200 visible ASCII characters without spaces, such as a UUID",
+        ),
+        ("POST", "/replies", {"json": {}, "headers": HEADERS}, 422, "text: is missing; it has to be given"),
+        ("POST", "/replies", {"json": {"text": ""}, "headers": HEADERS}, 422, "text: is empty; give something"),
+        ("POST", "/replies", {"json": [], "headers": HEADERS}, 422, "body: has to be an object"),
+        ("POST", "/replies", {"content": b"", "headers": HEADERS}, 422, "body: is missing; it has to be given"),
+        (
+            "POST",
+            "/replies",
+            {"content": b'{"text": ,}', "headers": HEADERS},
+            400,
+            "body: is not JSON; what stands at line 1, column 10 cannot stand there",
+        ),
+        ("POST", "/dead-letters/redrive", {"json": {}}, 422, "body: name dead letters in ids, or say all: true"),
+        ("PATCH", "/conversations/c-1", {"json": {}, "headers": {"if-match": "*"}}, 422, "body: changes nothing; give"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_our_words_with_what_is_allowed(
+    rig: Rig, method: str, path: str, given: dict[str, Any], status: int, message: str
+) -> None:
+    async with rig.client("root") as client:
+        answer = await client.request(method, REPLIES if path == "/replies" else API + path, **given)
+    assert answer.status_code == status
+    error = error_of(answer)
+    assert error["message"].startswith(message)
+    assert error["message"].startswith((error["field"], "the field"))
+    assert not THEIRS.search(error["message"])
+
+
+@pytest.mark.parametrize("place", ["text", "field", "query", "header", "id", "cursor"])
+async def test_what_was_sent_is_not_sent_back(rig: Rig, place: str) -> None:
+    """However large it was; it may be what a customer wrote."""
+    sent = "sink leaks " * 3_000
+    short = "sink-leaks-" * 60
+    await rig.settle("c-1")
+    calls: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "text": ("POST", REPLIES, {"json": {"text": [sent]}, "headers": HEADERS}),
+        "field": ("POST", REPLIES, {"json": {sent: 1, "text": "Yes."}, "headers": HEADERS}),
+        "query": ("GET", f"{API}/conversations", {"params": {"type": short, short: "1"}}),
+        "header": ("POST", REPLIES, {"json": {"text": "Yes."}, "headers": {"idempotency-key": short}}),
+        "id": ("GET", f"{API}/conversations/{short}", {}),
+        "cursor": ("GET", f"{API}/conversations", {"params": {"cursor": short}}),
+    }
+    method, path, given = calls[place]
+    async with rig.client("root") as client:
+        answer = await client.request(method, path, **given)
+    assert 400 <= answer.status_code < 500
+    assert "sink" not in answer.text
+    assert len(answer.content) < 400
+    error_of(answer)

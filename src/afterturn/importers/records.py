@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from afterturn.clock import EPOCH, Clock, system_clock
 from afterturn.model import ConversationMeta, Message, Turn
+from afterturn.wording import problem_of
 
 MAX_PARTICIPANTS = 100
 MAX_ATTACHMENTS = 50
@@ -107,7 +108,7 @@ def from_seconds(seconds: int, options: Options) -> datetime | str:
 
 
 def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     path = ""
     for step in first["loc"]:
         if isinstance(step, int):
@@ -116,5 +117,5 @@ def _first_problem(error: ValidationError) -> str:
             # An unknown key may be anything, a message's text included.
             name = step if _FIELD.match(step) else "(a field)"
             path += f".{name}" if path else name
-    problem = first["msg"].removeprefix("Value error, ")
+    problem = problem_of(first)
     return f"{path}: {problem}" if path else problem

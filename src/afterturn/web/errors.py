@@ -30,6 +30,7 @@ from afterturn.errors import (
 from afterturn.funnel.answers import RETRY_AFTER_S
 from afterturn.funnel.channels import HOOKS
 from afterturn.funnel.turns import TURNS
+from afterturn.wording import problem_of
 
 Page = Callable[[Request, "Refused"], Response]
 """What ``app.state.error_page`` is: shows a person what went wrong."""
@@ -100,7 +101,8 @@ _OURS: tuple[tuple[type[AfterturnError], int, str], ...] = (
 def refusal_of(error: AfterturnError) -> Refused:
     """What a caller is told: its own mistakes in words, of ours only whether it may try again."""
     if isinstance(error, InvalidRecord):
-        return Refused(422, "invalid", error.problem, field=error.field if _FIELD.match(error.field) else None)
+        field = error.field if _FIELD.match(error.field) else None
+        return Refused(422, "invalid", error.problem if field is None else str(error), field=field)
     for kind, status, code in _OURS:
         if isinstance(error, kind):
             return Refused(status, code, str(error), field="cursor" if kind is InvalidCursor else None)
@@ -152,4 +154,8 @@ def _of_validation(error: RequestValidationError) -> Refused:
         # An unknown name can be anything, a message's text included.
         name = f"[{step}]" if isinstance(step, int) else str(step) if _STEP.match(str(step)) else "(a field)"
         field += name if isinstance(step, int) or not field else f".{name}"
-    return Refused(422, "invalid", first["msg"].removeprefix("Value error, "), field=field or str(place))
+    field = field or str(place)
+    problem = problem_of(first)
+    # A name that nobody knows is the caller's own word, and stands in one place only.
+    text = f"the field {problem}" if first["type"] == "extra_forbidden" else f"{field}: {problem}"
+    return Refused(422, "invalid", text, field=field)

@@ -129,7 +129,9 @@ def test_a_bad_message_is_named_and_the_rest_of_its_conversation_comes_in(
 def test_a_missing_key_of_a_message_is_named(tmp_path: Path, missing: str) -> None:
     item = {key: value for key, value in GOOD.items() if key != missing}
     _, bad = read_all(write(tmp_path / "a.jsonl", line(item)))
-    assert [(b.place, b.problem) for b in bad] == [("a.jsonl:1, message 1", f"{missing}: Field required")]
+    assert [(b.place, b.problem) for b in bad] == [
+        ("a.jsonl:1, message 1", f"{missing}: is missing; it has to be given")
+    ]
 
 
 @pytest.mark.parametrize("key", ["id", "providerId"])

@@ -11,6 +11,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from afterturn.config import Settings
+from afterturn.wording import problem_of
 
 PREFIX = "AFTERTURN_"
 OF_THE_COMMAND = frozenset({"AFTERTURN_APP", "AFTERTURN_LOG_LEVEL", "AFTERTURN_AWS_ACCOUNT"})
@@ -69,8 +70,8 @@ def understood(given: Mapping[str, str]) -> tuple[Mapping[str, object], Mapping[
     try:
         return _values(_Told(**values)), {}
     except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False, include_input=False)
-    problems = {str(one["loc"][0]): one["msg"].removeprefix("Value error, ") for one in told if one["loc"]}
+        told = error.errors(include_url=False, include_input=False)
+    problems = {str(one["loc"][0]): problem_of(one) for one in told if one["loc"]}
     sound = {field: value for field, value in values.items() if field not in problems}
     return _values(_Told(**sound)), {variable(field): problem for field, problem in problems.items()}
 

@@ -193,7 +193,7 @@ _ERRORS: dict[int, tuple[str, str, str, str | None]] = {
     412: ("It was changed meanwhile.", "stale", "the conversation was changed meanwhile; read it again", "If-Match"),
     413: ("The body is too large.", "too_large", "a body has at most 2,000,000 bytes; send less", None),
     415: ("The body is not said to be JSON.", "content_type", "send JSON in UTF-8, …", None),
-    422: ("A parameter or a field is not acceptable.", "invalid", "Input should be less than or equal to 500", "limit"),
+    422: ("A parameter or a field is not acceptable.", "invalid", "limit: has to be at most 500", "limit"),
     428: (
         "The If-Match header is missing.",
         "unconditional",
