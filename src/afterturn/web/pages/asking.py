@@ -86,16 +86,16 @@ def told(name: str, value: str) -> str:
     """A filter in words."""
     any_reaction = "any reaction" if value == "any" else value
     words = {
-        "property": "Unassigned" if value == UNASSIGNED else f"property {value}",
+        "property": "Unassigned" if value == UNASSIGNED else f"Property {value}",
         "channel": _CHANNELS.get(value, value),
-        "owed": f"owed: {any_reaction}",
-        "failed": f"failed: {any_reaction}",
+        "owed": f"Owed: {any_reaction}",
+        "failed": f"Failed: {any_reaction}",
         "status": value.capitalize(),
         "synthetic": "Tests shown",
         "window": f"Last {value}",
         "participant": value,
     }
-    return words.get(name, f"{name} {value}")
+    return words.get(name, f"{name.capitalize()} {value}")
 
 
 def address_of_person(words: str, region: str | None = None) -> str | None:

@@ -97,7 +97,12 @@ class InboxView:
     window: str
     participant: str
     synthetic: bool
-    filtered: bool
+    filters: int
+    """How many are on, beside the window."""
+
+    @property
+    def filtered(self) -> bool:
+        return self.filters > 0
 
 
 def topics_of(row: Row) -> tuple[str, ...]:
@@ -175,7 +180,7 @@ def inbox_view(
         window=(query.window or Window.ALL).value,
         participant=query.participant or "",
         synthetic=query.include_synthetic,
-        filtered=bool(replaced(pairs, "window", None)),
+        filters=len(replaced(pairs, "window", None)),
     )
 
 
