@@ -27,12 +27,11 @@ from afterturn.funnel.arrivals import (
     Hush,
     Moved,
     Nothing,
-    Party,
 )
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.names import remember_name
 from afterturn.funnel.placing import place_of
-from afterturn.funnel.threads import MOVED, find_thread, is_stranger, moved_to, remember_thread
+from afterturn.funnel.threads import MOVED, clues_of, find_thread, is_stranger, moved_to, remember_thread
 from afterturn.model import (
     MAX_MESSAGE_BYTES,
     MAX_TURN_MESSAGES,
@@ -138,13 +137,16 @@ class Intake:
 
     async def _message(self, one: Arrived) -> Taken:
         names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
-        conversation_id, property_id = await asyncio.gather(
-            find_thread(self._store, one.thread, one.party, one.at, names), self._property(one.party)
-        )
+        clues = clues_of(one.thread, one.party, names)
+        known = await self._store.notes({**clues, PERSON: [one.party.sender]})
+        conversation_id = find_thread(clues, known, one.at)
+        if known[MOVED]:  # it may have moved again since
+            conversation_id = await moved_to(self._store, conversation_id)
+        property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
         people: Sequence[str] = (one.party.sender, *one.participants)
         if one.channel is Channel.EMAIL:
-            known = await self._store.meta(conversation_id)
-            if known is not None and is_stranger(one, known.participants):
+            stored = await self._store.meta(conversation_id)
+            if stored is not None and is_stranger(one, stored.participants):
                 # It is for people to judge: no machine answers it, no answer goes to it, it brings nobody along.
                 one = replace(one, hush=one.hush or Hush.STRANGER, extra={**one.extra, "from": one.party.sender})
                 property_id, people = None, ()
@@ -226,9 +228,11 @@ class Intake:
 
     async def _call(self, one: Called) -> Taken:
         """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
-        conversation_id, property_id = await asyncio.gather(
-            moved_to(self._store, one.thread.conversation_id), self._property(one.party)
-        )
+        known = await self._store.notes({MOVED: [one.thread.conversation_id], PERSON: [one.party.sender]})
+        conversation_id = one.thread.conversation_id
+        if known[MOVED]:
+            conversation_id = await moved_to(self._store, conversation_id)
+        property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
         meta = _meta(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
         messages = [
             Message(
@@ -274,6 +278,7 @@ class Intake:
             await self._store.note(MOVED, one.before, one.now)
             return Taken("noted", one.now)
         await self._store.note(MOVED, one.now, home)
+        await self._reroute(home, one)
         if stray is None or known is None or stray.synthetic:
             return Taken("noted", home)
         messages = await self._store.messages(one.now)
@@ -283,14 +288,16 @@ class Intake:
         await self._writes.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
         return Taken("settled", home)
 
+    async def _reroute(self, home: str, one: Moved) -> None:
+        """Answers go where the conversation goes on; nothing is to be had at its old address."""
+        route = (await self._store.noted(ROUTE, [home])).get(home)
+        if isinstance(route, dict) and route.get("recipient") == one.before:
+            await self._store.note(ROUTE, home, {**route, "recipient": one.now}, rank=_rank(one.at), replace=True)
+
     async def _delivery(self, one: Delivery) -> Taken:
         value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
         await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
         return Taken("noted")
-
-    async def _property(self, party: Party) -> str | None:
-        """Where an operator has put this person, else what the directory says."""
-        return place_of(self._directory, party, (await self._store.noted(PERSON, [party.sender])).get(party.sender))
 
 
 def _meta(

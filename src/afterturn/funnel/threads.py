@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
@@ -28,23 +28,31 @@ _STEPS = 5
 """A thread that moved more often goes on under its newest id."""
 
 
-async def find_thread(keeper: Keeper, thread: Thread, party: Party, at: datetime, names: Sequence[str] = ()) -> str:
+Clues = Mapping[str, Sequence[str]]
+"""The keys of notes that tell where something belongs, by the name of the notes; those that tell most come first."""
+
+
+def clues_of(thread: Thread, party: Party, names: Sequence[str] = ()) -> Clues:
+    """What to look at for an arrival. ``names``: as for :func:`remember_thread`."""
+    mails = list(dict.fromkeys((*names, *thread.after)))
+    subjects = [] if thread.subject is None else [subject_key(party, thread.subject)]
+    return {THREAD: mails, SUBJECT: subjects, MOVED: [thread.conversation_id]}
+
+
+def find_thread(clues: Clues, known: Mapping[str, Mapping[str, JsonValue]], at: datetime) -> str:
     """The id of the conversation: where it is already, else that of the nearest known mail before, else that of party
-    and subject, else its own. ``names``: as for :func:`remember_thread`; a second delivery is where the first one is,
-    whatever came to be known in between.
+    and subject, else its own, by the name that it bears by now as far as this look tells. A second delivery is where
+    the first one is, whatever came to be known in between. ``known``: what the notes say.
     """
-    wanted = list(dict.fromkeys((*names, *thread.after)))
-    if wanted:
-        known = await keeper.noted(THREAD, wanted)
-        for one in wanted:
-            if one in known:
-                return str(known[one])
-    if thread.subject is not None:
-        key = subject_key(party, thread.subject)
-        found = (await keeper.noted(SUBJECT, [key])).get(key)
+    for mail in clues[THREAD]:
+        if mail in known[THREAD]:
+            return str(known[THREAD][mail])
+    for subject in clues[SUBJECT]:
+        found = known[SUBJECT].get(subject)
         if isinstance(found, dict) and at - parse_time(str(found["at"])) <= SUBJECT_COUNTS_FOR:
             return str(found["conversation"])
-    return await moved_to(keeper, thread.conversation_id)
+    [own] = clues[MOVED]
+    return str(known[MOVED].get(own, own))
 
 
 async def remember_thread(

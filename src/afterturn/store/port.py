@@ -215,6 +215,10 @@ class Keeper(Protocol):
         """The values under those of the keys that are known, as they are now."""
         ...
 
+    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
+        """The same for keys of several names, in one look; each name that was asked for is there."""
+        ...
+
     async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
         """Chores of a kind that are due, at most ``limit``, in the order in which they became due.
 

@@ -31,6 +31,14 @@ class NoteContract:
         assert await store.noted("other", list(values)) == {}
         assert await store.noted("mail", []) == {}
 
+    async def test_notes_of_several_names_are_read_in_one_look(self, store: Store) -> None:
+        await store.note("mail", "k", 1)
+        await store.note("mail", "other", 2)
+        await store.note("person", "k", {"a": None})
+        wanted = {"mail": ["k", "k", "unknown"], "person": ["k"], "moved": ["k"], "none": []}
+        assert await store.notes(wanted) == {"mail": {"k": 1}, "person": {"k": {"a": None}}, "moved": {}, "none": {}}
+        assert await store.notes({}) == {}
+
     async def test_of_one_rank_the_first_note_stays(self, store: Store) -> None:
         """So writing one takes something once."""
         assert await store.note("once", "k", 1)

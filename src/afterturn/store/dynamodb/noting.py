@@ -47,6 +47,12 @@ class Noting:
         return await self._table.until_done(unit)
 
     async def noted(self, name: str, wanted: Sequence[str]) -> Mapping[str, JsonValue]:
-        places = {keys.note(name, key): key for key in wanted}
-        found = await self._table.get_many(places)
-        return {places[place]: json.loads(item["value"]) for place, item in found.items()}
+        return (await self.notes({name: wanted}))[name]
+
+    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
+        places = {keys.note(name, key): (name, key) for name, some in wanted.items() for key in some}
+        found: dict[str, dict[str, JsonValue]] = {name: {} for name in wanted}
+        for place, item in (await self._table.get_many(places)).items():
+            name, key = places[place]
+            found[name][key] = json.loads(item["value"])
+        return found

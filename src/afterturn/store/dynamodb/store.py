@@ -163,6 +163,9 @@ class DynamoStore:
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._noting.noted(encodable(name), [encodable(key) for key in keys])
 
+    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
+        return await self._noting.notes({name: [encodable(key) for key in keys] for name, keys in wanted.items()})
+
     async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
         return await self._chores.take(encodable(kind), now, rules.lease_end(now, lease), limit)
 

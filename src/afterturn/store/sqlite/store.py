@@ -109,6 +109,9 @@ class SqliteStore:
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._database.read(lambda c: keeping.noted(c, name, keys))
 
+    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
+        return await self._database.read(lambda c: {name: keeping.noted(c, name, wanted[name]) for name in wanted})
+
     async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
         until, name = rules.lease_end(now, lease), uuid.uuid4().hex
         return await self._database.write(lambda c: keeping.take_chores(c, kind, now, until, name, limit))
