@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.command import call, run
 
+from afterturn.config import Settings
+
 COMMANDS = [
     ("demo",),
     ("import",),
@@ -88,22 +90,39 @@ def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "example"),
     [
-        ("AFTERTURN_SLOTS", "many"),
-        ("AFTERTURN_SLOTS", "0"),
-        ("AFTERTURN_LEASE", "0s"),
-        ("AFTERTURN_POLL", "0ms"),
-        ("AFTERTURN_SWEEP_EVERY", "0m"),
-        ("AFTERTURN_GRACE", "-1s"),
-        ("AFTERTURN_EMITTER", "fax"),
+        ("SLOTS", "many", "32"),
+        ("SLOTS", "0", "32"),
+        ("LEASE", "0s", "30s"),
+        ("POLL", "0ms", "500ms"),
+        ("SWEEP_EVERY", "0m", "1m"),
+        ("GRACE", "-1s", "2m"),
+        ("EMITTER", "fax", "worker"),
+        ("EFFECTS_FOR_HISTORY", "maybe", "false"),
+        ("LONG_POLL", "1h", "10s"),
+        ("PUBLIC_URL", "hooks.example.com", "https://hooks.example.com"),
+        ("PHONE_REGION", "usa", "US"),
+        ("TABLE", "a", "afterturn-prod"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    monkeypatch.setenv(name, value)
+def test_a_setting_that_makes_no_sense_is_named_as_it_is_set_with_one_that_would_do(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, example: str
+) -> None:
+    variable = f"AFTERTURN_{name}"
+    monkeypatch.setenv(variable, value)
     done = call("stats")
     assert (done.code, done.out) == (2, "")
-    assert name in done.err
+    assert done.err.startswith(f"error: {variable}: ")
+    assert done.err.endswith(f"; such as {variable}={example}\n")
+    assert "timedelta" not in done.err
+    assert "\\" not in done.err, "a pattern says nothing to whoever types a value"
+
+
+def test_the_example_of_each_setting_would_do() -> None:
+    for name, field in Settings.model_fields.items():
+        for example in field.examples or ():
+            assert getattr(Settings.model_validate({name: example}), name) is not None
 
 
 def test_an_app_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.command import call, message, query, run, start, turn, write_lines
+
+from afterturn.cli.thread import summary
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +184,29 @@ def test_show_has_thread_turns_stamps_and_work_orders(filled: Path) -> None:
     assert done.code == 0
     for part in ("my sink leaks 1", "Turns (1)", "topics", "fresh", "Work orders (1)", "plumbing"):
         assert part in done.out
+
+
+@pytest.mark.parametrize(
+    ("stamp", "line"),
+    [
+        ({}, ""),
+        ({"keys": True}, "keys: true"),
+        ({"grade": "A", "tone": None, "reasons": [], "state": {}}, "grade: A"),
+        ({"topics": ["rent", "keys"], "n": 2.5}, "topics: rent keys, n: 2.5"),
+        ({"open": [{"id": "a"}, {"id": "b"}], "state": {"a": 1}}, "open: (2), state: (1)"),
+        ({"note": "two\nlines"}, "note: two lines"),
+        ({"a": "x" * 60, "b": "y" * 60, "c": 1}, f"a: {'x' * 60} …"),
+        ({"a": "x" * 200}, f"a: {'x' * 117} …"),
+    ],
+)
+def test_a_stamp_is_one_short_line_for_people(stamp: dict[str, Any], line: str) -> None:
+    assert summary(stamp) == line
+
+
+def test_a_stamp_is_whole_in_json(filled: Path) -> None:
+    line = next(one for one in call("show", "c-1").out.splitlines() if one.startswith("grade"))
+    assert "{" not in line
+    assert "state" in call("show", "c-1", "--json").json["conversation"]["reactions"]["grade"]["data"]
 
 
 def test_show_of_an_unknown_conversation_exits_2(filled: Path) -> None:

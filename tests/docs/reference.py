@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import typer
 
 from afterturn.cli.app import app
 from afterturn.cli.exits import HELP, exit_of
-from afterturn.config import Settings
+from afterturn.config import Settings, as_written
 from afterturn.errors import AfterturnError
 from afterturn.event import event_schema
 
@@ -177,13 +176,7 @@ def _given(parameter: Any) -> str:
 def _default(value: object) -> str:
     if value is None:
         return "–"
-    if isinstance(value, timedelta):
-        seconds = value.total_seconds()
-        for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
-            if seconds >= length and not seconds % length:
-                return f"`{int(seconds // length)}{unit}`"
-        return f"`{int(seconds * 1000)}ms`"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"`{value if (written := as_written(value)) is None else written}`"
 
 
 def _without_variable(parameter: Any) -> str:

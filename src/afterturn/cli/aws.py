@@ -21,7 +21,7 @@ Confirm = Annotated[
 ]
 Rate = Annotated[float | None, typer.Option(metavar="N", min=0.1, help="At most so many rows written a second.")]
 PageSize = Annotated[int, typer.Option("--page", metavar="N", min=1, max=10_000, help="Items read at a time.")]
-Index = Annotated[str, typer.Argument(metavar="INDEX", help="Its name, such as conv-recency-index.")]
+Index = Annotated[str, typer.Argument(metavar="INDEX", help="Its name; `afterturn aws index list` lists them.")]
 
 
 class Way(StrEnum):
@@ -49,7 +49,7 @@ app = typer.Typer(
     help="Table, queues, alarms and functions in AWS. Nothing is done where lane, account and credentials disagree.",
     no_args_is_help=True,
 )
-index = typer.Typer(help="One index of the table.", no_args_is_help=True)
+index = typer.Typer(help="The indexes of the table.", no_args_is_help=True)
 layout = typer.Typer(help="How the recency index is spread over partitions.", no_args_is_help=True)
 app.add_typer(index, name="index")
 app.add_typer(layout, name="layout")
@@ -108,6 +108,22 @@ def alarms(
 
 app.command("deploy")(aws_functions.deploy)
 app.command("rollback")(aws_functions.rollback)
+
+
+@index.command("list")
+def index_list(
+    ctx: typer.Context,
+    json_: Json = False,
+    lane: LaneName = None,
+    table: Table = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    account: Account = None,
+) -> None:
+    """List the indexes that the table needs, whether each can be read, and any other that it has."""
+    from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
+
+    aws_index.list_(whose(ctx, lane, table, region, endpoint, account), json_=json_)
 
 
 @index.command("add")

@@ -21,6 +21,23 @@ from afterturn.operations.verify import verify as compare
 from afterturn.operations.walking import Pace, Through
 
 
+def list_(whose: dict[str, Any], *, json_: bool) -> None:
+    lane = Whose(**whose)
+
+    async def work() -> tuple[indexes.Standing, ...]:
+        async with open_table(lane) as (account, _):
+            return await indexes.listed(account.dynamodb, lane.names.table)
+
+    found = run(work())
+    if json_:
+        write_json({"table": lane.names.table, "indexes": [one.to_json() for one in found]})
+        return
+    table(("INDEX", "STATE", "HOLDS", "ITEMS"), [(one.name, one.state, one.holds, one.items) for one in found])
+    for one in found:
+        if one.state == "missing":
+            note(f"`afterturn aws index add {one.name}` makes it.")
+
+
 def add(whose: dict[str, Any], name: str, *, timeout: float, json_: bool) -> None:
     lane = Whose(**whose)
     wanted = indexes.named(name)

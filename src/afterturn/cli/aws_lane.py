@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from afterturn.cli.aws_running import run
-from afterturn.cli.output import count, note, table, write_json
+from afterturn.cli.output import count, facts, note, table, write_json
 from afterturn.operations.account import Account, Whose, open_lane
 from afterturn.operations.indexes import Patience
 from afterturn.operations.plan import Act, Step
@@ -43,7 +44,8 @@ async def _apply(
 ) -> None:
     async with open_lane(lane) as account:
         steps = await planned(account)
-        note(f"lane {lane.lane}, account {account.identity.account}, region {account.region}")
+        if json_ or dry_run:
+            note(f"lane {lane.lane}, account {account.identity.account}, region {account.region}")
         if not dry_run:
             await carry_out(account, lane.names, steps, patience=patience, told=_tell)
         identity, region = account.identity, account.region
@@ -60,17 +62,29 @@ async def _apply(
             }
         )
         return
-    table(
-        ("ACTION", "KIND", "NAME", "CHANGES"),
-        [(one.act.value, one.resource.kind.value, one.resource.name, _changes(one)) for one in steps],
-    )
     if dry_run:
+        table(
+            ("ACTION", "KIND", "NAME", "CHANGES"),
+            [(one.act.value, one.resource.kind.value, one.resource.name, _changes(one)) for one in steps],
+        )
         note(f"{count(changes, 'change')} to make; nothing was done (--dry-run).")
+        return
+    # What was done was told while it was: here is what it comes to.
+    acts = Counter(step.act for step in steps)
+    facts(
+        [
+            ("lane", f"{lane.lane}, account {identity.account}, region {region}"),
+            ("created", acts[Act.CREATE]),
+            ("updated", acts[Act.UPDATE]),
+            ("as wanted before", acts[Act.UNCHANGED]),
+        ]
+    )
 
 
 def _tell(step: Step) -> None:
     if step.act is not Act.UNCHANGED:
-        note(f"{step.act.value}d {step.resource.kind.value} {step.resource.name}")
+        changes = f": {_changes(step)}" if step.changes else ""
+        note(f"{step.act.value}d {step.resource.kind.value} {step.resource.name}{changes}")
 
 
 def _changes(step: Step) -> str:

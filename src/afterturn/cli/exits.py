@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -64,6 +65,13 @@ def exit_of(error: AfterturnError) -> Exit:
 class Commands(TyperGroup):
     """The root of all commands: an error that is ours, or the system's, is one line on stderr and an exit code."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        for command in _below(self):
+            _without_kinds(command, command.get_help_option(ctx))
+        option = super().get_help_option(ctx)
+        _without_kinds(self, option)
+        return option
+
     def make_context(self, *args: Any, **more: Any) -> Any:
         try:
             return super().make_context(*args, **more)
@@ -88,6 +96,25 @@ class Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else ""
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(Exit.FAILED) from None
+
+
+def _below(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        yield command
+        if hasattr(command, "commands"):
+            yield from _below(command)
+
+
+def _without_kinds(command: Any, help_option: Any) -> None:
+    """Beside a name that says it, a kind of the language such as <bool>, <path> or <str> only puzzles."""
+    help_option.metavar = ""
+    for argument in command.params:
+        if argument.param_type_name == "argument":
+            argument.display_type_rich = _unsaid
+
+
+def _unsaid(ctx: Any) -> str:
+    return ""
 
 
 def _plain(error: typer.BadParameter) -> typer.BadParameter:

@@ -63,7 +63,7 @@ def inbox(
         list[str] | None,
         typer.Option(metavar="CONSUMER", help="Where a reaction of this consumer, or `any`, failed. Repeatable."),
     ] = None,
-    status: Annotated[Status | None, typer.Option(help="Open or closed ones only.")] = None,
+    status: Annotated[Status | None, typer.Option(metavar="open|closed", help="Of this status only.")] = None,
     participant: Annotated[str | None, typer.Option(metavar="ADDRESS", help="With this exact address.")] = None,
     include_synthetic: Annotated[
         bool, typer.Option("--include-synthetic", metavar="", help="Probes and tests, too.")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from afterturn.cli.cards import who
-from afterturn.cli.output import cell, console, facts, moment, padded, table
+from afterturn.cli.output import cell, console, facts, moment, one_line, padded, table
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import Row
 from afterturn.model import Message, SettledTurn, WorkOrder
 
 _ROLE = 9
+_STAMP = 120
+"""Characters of a stamp as people see it."""
 
 
 def thread_json(
@@ -76,7 +78,7 @@ def print_thread(
                 state.value,
                 None if stamp is None else stamp.through,
                 None if stamp is None else stamp.error,
-                json.dumps(dict(row.stamp(name)), ensure_ascii=False),
+                summary(row.stamp(name)),
             )
             for name, state in row.states.items()
             for stamp in [conversation.reactions.get(name)]
@@ -88,6 +90,40 @@ def print_thread(
             ("URGENCY", "CATEGORY", "OPENED", "STATUS", "ID"),
             [(one.urgency.value, one.category, one.opened_at, one.status.value, one.id) for one in orders],
         )
+
+
+def summary(stamp: Mapping[str, Any]) -> str:
+    """A stamp for people: what it says first, in a line; ``--json`` has it whole.
+
+    What is empty is left out, and of what has parts of its own only their number is told, as in ``open: (2)``.
+    """
+    told = ""
+    for name, value in stamp.items():
+        brief = _brief(value)
+        if not brief:
+            continue
+        more = f"{told}, {name}: {brief}" if told else f"{name}: {brief}"
+        if len(more) > _STAMP:
+            return f"{told or more[:_STAMP]} …"
+        told = more
+    return told
+
+
+def _brief(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return one_line(value)
+        case dict() | list() if not value:
+            return ""
+        case dict():
+            return f"({len(value)})"
+        case list():
+            plain = all(isinstance(one, str | int | float) for one in value)
+            return " ".join(map(one_line, value)) if plain else f"({len(value)})"
+        case _:
+            return json.dumps(value)
 
 
 def _section(title: str) -> None:

@@ -135,6 +135,53 @@ async def add(
     return act
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an index stands. ``items``: by a count that AWS renews every six hours; none where there is no index.
+
+    ``state``: ``ready``; ``missing``; ``not needed`` (it is there only while a layout changes); AWS's own word; what is
+    wrong with its make; or ``not afterturn's``.
+    """
+
+    name: str
+    state: str
+    holds: str
+    items: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "state": self.state, "holds": self.holds, "items": self.items}
+
+
+async def listed(client: Any, table: str) -> tuple[Standing, ...]:
+    """Every index that afterturn knows, then any other that the table has."""
+    return standings(await _describe(client, table))
+
+
+def standings(description: Mapping[str, Any]) -> tuple[Standing, ...]:
+    """By what DescribeTable says, pure."""
+    there = {one["IndexName"]: one for one in description.get("GlobalSecondaryIndexes", ())}
+    ours = [_standing(str(description["TableName"]), one, there.pop(one.name, None)) for one in KNOWN]
+    rest = [
+        Standing(name, "not afterturn's", _HOLDS.get(one["Projection"]["ProjectionType"], "some"), one.get("ItemCount"))
+        for name, one in there.items()
+    ]
+    return (*ours, *rest)
+
+
+_HOLDS = {"ALL": "whole rows", "KEYS_ONLY": "keys"}
+
+
+def _standing(table: str, wanted: Index, found: Mapping[str, Any] | None) -> Standing:
+    holds = "whole rows" if wanted.whole else "keys"
+    if found is None:
+        return Standing(wanted.name, "not needed" if wanted is RECENCY_B else "missing", holds, None)
+    try:
+        _check_make(table, found, wanted)
+    except StoreForeign as error:
+        return Standing(wanted.name, str(error), holds, found.get("ItemCount"))
+    return Standing(wanted.name, "ready" if is_ready(found) else _state(found), holds, found.get("ItemCount"))
+
+
 async def remove(client: Any, table: str, index: Index, patience: Patience | None = None) -> None:
     """Have no such index any more. Raises TimedOut."""
     patience = patience or Patience()

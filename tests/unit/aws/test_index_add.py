@@ -56,6 +56,26 @@ class Fake:
         self._left = self._builds
 
 
+def test_the_list_tells_each_index_that_is_needed_and_any_other() -> None:
+    table = Fake(WORK_ORDER).table
+    first, recency, *_ = (one for one in table["GlobalSecondaryIndexes"] if one["IndexName"] != "phone-index")
+    first["ItemCount"] = 12
+    recency |= {"IndexStatus": "CREATING", "Backfilling": True}
+    phone = next(one for one in table["GlobalSecondaryIndexes"] if one["IndexName"] == "phone-index")
+    phone["KeySchema"] = []
+    table["GlobalSecondaryIndexes"].append({"IndexName": "theirs", "Projection": {"ProjectionType": "INCLUDE"}})
+    found = {one.name: one for one in indexes.standings(table)}
+    assert "has other keys" in found.pop("phone-index").state
+    assert [(one.name, one.state, one.holds, one.items) for one in found.values()] == [
+        ("entityType-createdAt-index", "ready", "keys", 12),
+        ("conv-recency-index", "CREATING, backfilling", "whole rows", None),
+        ("property-recency-index", "ready", "whole rows", None),
+        ("work-order-index", "missing", "whole rows", None),
+        ("conv-recency-index-b", "not needed", "whole rows", None),
+        ("theirs", "not afterturn's", "some", None),
+    ]
+
+
 class Time:
     """Seconds that pass only while somebody sleeps."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -204,8 +205,12 @@ class TestCommand:
     def test_provision_then_alarms_then_layout(self, command: Command, access: Access) -> None:  # noqa: F811
         done = command("provision")
         assert done.code == 0
-        assert "create" in done.out
-        assert "created table afterturn-dev" in done.err
+        assert done.err.splitlines().count("created table afterturn-dev") == 1
+        assert "afterturn-dev" not in done.out, "what was done is told once"
+        assert re.search(r"^created +\d\d\nupdated +0\nas wanted before +0$", done.out, re.MULTILINE)
+        listed = command("index", "list", "--json").json
+        assert {one["state"] for one in listed["indexes"]} == {"ready", "not needed"}
+        assert "conv-recency-index" in command("index", "list").out
         again = command("provision", "--json").json
         assert (again["lane"], again["account"], again["changes"]) == ("dev", access.access_key, 0)
         assert command("alarms", "--json").json["changes"] == 0
@@ -245,7 +250,7 @@ class TestCommand:
         access: Access,  # noqa: F811
     ) -> None:
         missing = command("index", "verify", "conv-recency-index")
-        assert missing.code == 4
+        assert missing.code == 2
         assert "afterturn aws provision" in missing.err
 
         async def make() -> None:
