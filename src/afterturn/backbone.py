@@ -20,7 +20,9 @@ from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, 
 from afterturn.reactions.engine import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Receipt, Settler
+from afterturn.store.indexing import keep_index
 from afterturn.store.port import Chore, ConsumerState, Registration, Store
+from afterturn.store.search import Searcher
 from afterturn.stream.port import Stream
 
 _LOOKS = 5
@@ -59,6 +61,7 @@ class Backbone:
         bridge: Bridge,
         wake: asyncio.Event,
         reading: Reading = WOKEN,
+        searcher: Searcher | None = None,
     ) -> None:
         emitter = settings.emitter.value
         self.settings = settings
@@ -68,7 +71,8 @@ class Backbone:
         self.stream = stream
         self.engine = engine
         kept = timedelta(0) if settings.profile is Profile.EMBEDDED else REGISTRATIONS_KEPT
-        self.inbox = Inbox(store, clock, registrations_kept=kept)
+        self.searcher = searcher
+        self.inbox = Inbox(store, clock, searcher=searcher, registrations_kept=kept)
         self.ledger = Ledger(store, stream, clock, emitter)
         self._settler = Settler(store, stream, clock, emitter)
         self._runner = runner
@@ -132,7 +136,7 @@ class Backbone:
         bridging: bool = True,
         sweeping: bool = True,
     ) -> None:
-        """Bridge, reactions and sweeps until stopped; then let what has begun finish.
+        """Bridge, reactions, sweeps and the index of words until stopped; then let what has begun finish.
 
         ``eager`` skips quiet periods. ``bridging``: false where the bridge runs elsewhere.
         """
@@ -143,6 +147,8 @@ class Backbone:
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))
+            if self.searcher is not None:
+                group.create_task(keep_index(self.searcher, stop, poll=poll))
 
     async def drain(self, *, eager: bool = False, progress: Callable[[Backlog], None] = lambda _: None) -> Backlog:
         """Run until nothing waits and nothing that this app can do is owed; returns what is left.

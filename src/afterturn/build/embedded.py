@@ -18,7 +18,7 @@ from afterturn.errors import ConfigError
 from afterturn.reactions.embedded import EmbeddedEngine, Worker
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
-from afterturn.store.sqlite import SqliteStore
+from afterturn.store.sqlite import SqliteSearch, SqliteStore
 from afterturn.stream import sqlite as sqlite_stream
 from afterturn.stream.sqlite import SqliteStream
 
@@ -55,6 +55,7 @@ async def open_embedded(
             runner=worker,
             bridge=Bridge(stream, engine, registry.names, visibility=settings.lease),
             wake=wake,
+            searcher=SqliteSearch(database),
         )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.inbox.query import InboxQuery, Page, Row, matches, property_ids, row_of
+from afterturn.inbox.search import Recency, look_for
 from afterturn.model import Conversation
 from afterturn.store.port import Range, Reader, RecencyKey, Registration
 from afterturn.store.reads import key_of
+from afterturn.store.search import Searcher
 
 _LARGEST_READ = 1_000
 
@@ -21,12 +23,21 @@ _LARGEST_READ = 1_000
 class Inbox:
     """The read side of the store, as operators ask it.
 
+    ``searcher``: looks for words of messages, where the store can do that.
     ``registrations_kept``: how long a read of the registered consumers serves further pages; a store beyond a network
     takes a request for it.
     """
 
-    def __init__(self, store: Reader, clock: Clock, *, registrations_kept: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self,
+        store: Reader,
+        clock: Clock,
+        *,
+        searcher: Searcher | None = None,
+        registrations_kept: timedelta = timedelta(0),
+    ) -> None:
         self._store = store
+        self._searcher = searcher
         self._clock = clock
         self._kept = registrations_kept
         self._known: tuple[datetime, Mapping[str, Registration]] | None = None
@@ -34,7 +45,8 @@ class Inbox:
     async def page(self, query: InboxQuery, cursor: str | None = None) -> Page:
         """One page. The same query with the page's ``next_cursor`` goes on below the last row that was returned.
 
-        Raises InvalidCursor, and InvalidQuery for a consumer that is not registered.
+        Raises InvalidCursor, and InvalidQuery for a consumer that is not registered, and for words where the store does
+        not search them.
         """
         asked = [name for name in (*query.owed, *query.failed) if name != "any"]
         registrations = await self._registrations(asked)
@@ -46,23 +58,32 @@ class Inbox:
         since, until = query.bounds(self._clock())
         if start is not None:
             since = start.since
-        reader = _Merged(self._store, _ranges(query, since, until), start.after if start else None)
+        words = await look_for(query.words, self._searcher) if query.words else None
+        if query.words and words is None:
+            return Page((), None, complete=True, scanned=0)
+        store = self._store if words is None else words.reader(self._store)
+        reader = _Merged(store, _ranges(query, since, until), start.after if start else None)
         rows: list[Row] = []
         scanned = 0
         last: Conversation | None = None
         unseen = 0
-        while len(rows) < query.limit and scanned < query.budget:
+        while len(rows) < query.limit and scanned < query.budget and not unseen and not (words and words.left <= 0):
             wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
             batch = await reader.read(wanted)
-            for place, conversation in enumerate(batch, 1):
+            passed = {one.id: row for one in batch if matches(row := row_of(one, registrations), query)}
+            unread: Collection[str] = ()
+            if words is not None and passed:
+                unread = await words.look(list(passed))
+                passed = {name: replace(row, hit=words.hits.get(name)) for name, row in passed.items()}
+            for place, conversation in enumerate(batch):
+                if len(rows) == query.limit or conversation.id in unread:
+                    unseen = len(batch) - place
+                    break
                 scanned += 1
                 last = conversation
-                row = row_of(conversation, registrations)
-                if matches(row, query):
-                    rows.append(row)
-                    if len(rows) == query.limit:
-                        unseen = len(batch) - place
-                        break
+                found = passed.get(conversation.id)
+                if found is not None and (words is None or found.hit is not None):
+                    rows.append(found)
             if len(batch) < wanted and not unseen:
                 return Page(tuple(rows), None, complete=True, scanned=scanned)
         # The place is that of the last row looked at: rows between it and the last one returned did not match.
@@ -114,7 +135,7 @@ class _Part:
     rows: deque[Conversation] = field(default_factory=deque)
     exhausted: bool = False
 
-    async def fill(self, store: Reader, limit: int) -> None:
+    async def fill(self, store: Recency, limit: int) -> None:
         if self.rows or self.exhausted:
             return
         found = await store.recency(self.part, before=self.before, limit=limit)
@@ -127,7 +148,7 @@ class _Part:
 class _Merged:
     """Several parts of the index as one, newest first, each read no further than is needed."""
 
-    def __init__(self, store: Reader, parts: Sequence[Range], before: RecencyKey | None) -> None:
+    def __init__(self, store: Recency, parts: Sequence[Range], before: RecencyKey | None) -> None:
         self._store = store
         self._parts = [_Part(part, before) for part in parts]
         self._seen: set[str] = set()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from afterturn.clock import to_text
+from afterturn.inbox.search import Hit
 from afterturn.model import UNASSIGNED, Channel, Conversation, Id, Label, Record, Status, Time
 from afterturn.reactions.state import ReactionState, reaction_states
 from afterturn.store.port import ConsumerState, Registration
+from afterturn.store.words import MAX_WORDS_CHARS
 
 MAX_LIMIT = 500
 
@@ -44,12 +47,26 @@ _LENGTHS: dict[Window, timedelta | None] = {
 }
 
 
+_NOT_IN_WORDS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _line(words: object) -> object:
+    """In one line, without what no encoding can hold: it is no part of any word."""
+    return " ".join(_NOT_IN_WORDS.sub(" ", words).split()) if isinstance(words, str) else words
+
+
+Words = Annotated[str, BeforeValidator(_line), Field(max_length=MAX_WORDS_CHARS)]
+"""What is looked for in messages; as it is typed."""
+
+
 class InboxQuery(Record):
     """A window (by name, or ``since <= recency < until``) and filters; those left empty ask nothing.
 
     ``properties``: ids, or ``UNASSIGNED``. ``topics``: any of them. ``grade``: any of these. ``owed`` and ``failed``:
     conversations where any of these consumers is in that state; ``any`` for every consumer. ``participant``: one
-    exact address. ``limit``: rows a page, at most 500. ``budget``: index rows that one request may read.
+    exact address. ``words``: all of them in one message, the last one perhaps a beginning, whatever the case and the
+    accents; signs are no part of words. ``limit``: rows a page, at most 500. ``budget``: index rows that one request
+    may read.
     """
 
     window: Window | None = None
@@ -64,6 +81,7 @@ class InboxQuery(Record):
     failed: tuple[Label, ...] = ()
     status: Status | None = None
     participant: Id | None = None
+    words: Words | None = None
     include_synthetic: bool = False
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 50
     budget: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
@@ -89,10 +107,11 @@ class InboxQuery(Record):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A conversation with the state of each live consumer's reaction."""
+    """A conversation with the state of each live consumer's reaction. ``hit``: where words were asked for."""
 
     conversation: Conversation
     states: Mapping[str, ReactionState]
+    hit: Hit | None = None
 
     def stamp(self, consumer: str) -> Mapping[str, JsonValue]:
         """What the consumer stamped; empty where it has not, or works in shadow."""
@@ -111,6 +130,8 @@ class Row:
             }
             for name, state in self.states.items()
         }
+        if self.hit is not None:
+            body["hit"] = self.hit.to_json()
         return body
 
 

@@ -196,6 +196,17 @@ ALTER TABLE conversations ADD COLUMN property_pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE conversations ADD COLUMN closed_seq INTEGER;
 
 ALTER TABLE work_orders ADD COLUMN closed_at TEXT;
+CREATE INDEX work_orders_urgency ON work_orders (urgency_rank, opened_at);
+
+ALTER TABLE conversations ADD COLUMN searched_seq INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX conversations_unsearched ON conversations (id) WHERE searched_seq < message_count;
+
+CREATE TABLE search_blocks (
+  block INTEGER PRIMARY KEY AUTOINCREMENT,
+  conversation_id TEXT NOT NULL,
+  number INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX search_blocks_place ON search_blocks (conversation_id, number);
 """
 
 MIGRATIONS = (_VERSION_1, _VERSION_2)

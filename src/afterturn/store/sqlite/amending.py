@@ -10,7 +10,7 @@ from afterturn.errors import NotFound
 from afterturn.model import Conversation, Status, WorkOrder
 from afterturn.store import rules
 from afterturn.store.port import Amendment
-from afterturn.store.sqlite import rows
+from afterturn.store.sqlite import rows, searching
 from afterturn.store.sqlite.writing import find
 
 
@@ -27,6 +27,7 @@ def edit_message(
         "UPDATE messages SET text = ?, edited_at = ? WHERE conversation_id = ? AND seq = ?",
         (text, to_text(at), conversation_id, row[2]),
     )
+    searching.reindex(connection, conversation_id, row[2], row[0], text)
     return True
 
 

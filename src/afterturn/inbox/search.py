@@ -1,0 +1,126 @@
+"""Words in the inbox: what a page looks through, and the part of a message that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from afterturn.clock import to_text
+from afterturn.errors import InvalidQuery
+from afterturn.model import Message
+from afterturn.store.port import Range, RecencyKey, Slice
+from afterturn.store.search import Places, Searcher
+from afterturn.store.words import Wanted, wanted
+
+MESSAGES_A_PAGE = 20_000
+"""Messages that one request may read, but for those of the conversation with which it goes over."""
+
+SNIPPET_CHARS = 160
+_LEAD_CHARS = 50
+
+
+class Recency(Protocol):
+    """The part of a reader that a page needs."""
+
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text; ``hit``: it is what was looked for."""
+
+    text: str
+    hit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The message with the words, the one that arrived last, and the part of its text where they are, in one line."""
+
+    message: Message
+    snippet: tuple[Piece, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "messageId": self.message.id,
+            "at": to_text(self.message.at),
+            "direction": self.message.direction.value,
+            "role": self.message.role.value,
+            "snippet": [{"text": piece.text, "hit": piece.hit} for piece in self.snippet],
+        }
+
+
+@dataclass(slots=True)
+class Words:
+    """One request's look for words, over conversations in order."""
+
+    searcher: Searcher
+    wanted: Wanted
+    places: Places | None
+    left: int
+    hits: dict[str, Hit] = field(default_factory=dict)
+
+    async def look(self, ids: Sequence[str]) -> frozenset[str]:
+        """Look into these conversations, in this order; returns those for which nothing was left."""
+        places: dict[str, tuple[int, ...] | None] = {
+            one: None if self.places is None else self.places.get(one, ()) for one in ids
+        }
+        looked = await self.searcher.look(places, self.wanted, limit=max(self.left, 0))
+        self.left -= looked.read
+        for name, message in looked.found.items():
+            self.hits[name] = Hit(message, snippet(message.text, self.wanted.spans(message.text)))
+        return looked.unread
+
+    def reader(self, store: Recency) -> Recency:
+        """Of the recency index what the words may be in."""
+        return store if self.places is None else _Among(self.searcher, tuple(self.places))
+
+
+async def look_for(words: str, searcher: Searcher | None) -> Words | None:
+    """What a request looks for; None where nothing can have it. Raises InvalidQuery for a store that cannot look."""
+    if searcher is None:
+        raise InvalidQuery(
+            "words: of messages are searched in the embedded profile only; leave them out, or ask for the participant"
+        )
+    looked_for = wanted(words)
+    if looked_for is None:
+        return None
+    return Words(searcher, looked_for, await searcher.places(looked_for), MESSAGES_A_PAGE)
+
+
+def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
+    """About SNIPPET_CHARS of a text in one line, from a little before the first span on; marked where spans are."""
+    first = spans[0][0] if spans else 0
+    start = 0 if first <= _LEAD_CHARS else _word_start(text, first - _LEAD_CHARS, first)
+    end = min(len(text), start + SNIPPET_CHARS)
+    pieces: list[Piece] = [Piece("…")] if start else []
+    at = start
+    for begin, until in (span for span in spans if span[0] < end):
+        pieces += [Piece(text[at:begin]), Piece(text[begin : min(until, end)], hit=True)]
+        at = min(until, end)
+    pieces.append(Piece(text[at:end] + ("…" if end < len(text) else "")))
+    return tuple(Piece(_one_line(piece.text), piece.hit) for piece in pieces if piece.text)
+
+
+def _word_start(text: str, start: int, end: int) -> int:
+    """Behind the first blank, so that no word begins in its middle; ``start`` where there is none."""
+    found = text.find(" ", start, end)
+    return start if found < 0 else found + 1
+
+
+def _one_line(text: str) -> str:
+    """Runs of blanks and line ends as one blank, also at the ends: there another piece may go on."""
+    words = " ".join(text.split())
+    if not words:
+        return " " if text else ""
+    return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Among:
+    searcher: Searcher
+    ids: tuple[str, ...]
+
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
+        return await self.searcher.recency_among(part, self.ids, before=before, limit=limit)

@@ -1,0 +1,36 @@
+"""Keeps the index of words near the messages, and out of the way of those who write them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from afterturn import telemetry
+from afterturn.errors import StoreError
+from afterturn.store.search import Searcher
+
+AT_ONCE = 500
+"""Messages that are taken into the index before the next pause."""
+REST = 19
+"""A pause is so many times as long as what was done before it: the index takes a twentieth of the writer's time."""
+AFTER_FAILURE_S = 60.0
+
+
+async def keep_index(searcher: Searcher, stop: asyncio.Event, *, poll: float) -> None:
+    """Catch up until stopped. ``poll``: seconds between looks where nothing is left.
+
+    Whoever looks for words finds them without this, too; it only takes longer.
+    """
+    loop = asyncio.get_running_loop()
+    while not stop.is_set():
+        began = loop.time()
+        try:
+            more = await searcher.catch_up(limit=AT_ONCE)
+            pause = max(REST * (loop.time() - began), 0.0 if more else poll)
+        except StoreError as error:
+            telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
+            pause = AFTER_FAILURE_S
+        try:
+            await asyncio.wait_for(stop.wait(), pause)
+        except TimeoutError:
+            continue

@@ -1,0 +1,343 @@
+"""Words of messages in a SQLite file: an index that follows the messages, and reading where it does not help.
+
+A settled turn writes nothing into the index: a partial index over the conversations names those of which it lacks
+messages, and it catches up in batches. Until then these are read. So are all messages that the index names, and what
+they say decides; the index only has to name enough.
+
+An entry of the index is a message, by a number made of a block (64 messages of one conversation) and the place in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from afterturn import telemetry
+from afterturn.errors import StoreError
+from afterturn.model import Message
+from afterturn.sqlite.database import Database
+from afterturn.store.port import Range, RecencyKey, Slice
+from afterturn.store.search import Looked, Places
+from afterturn.store.sqlite import rows
+from afterturn.store.sqlite.ranges import conditions
+from afterturn.store.words import Wanted, tokens
+
+BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """What one request does at most.
+
+    ``postings``: entries of a word that are counted; a word with more is frequent. ``places``: messages that the index
+    may name. ``lagging``: conversations that are read because the index lacks messages of them. ``terms``: words with
+    one beginning. ``caught_up``: messages taken into the index by a request that finds it far behind.
+    ``batch_messages``, ``batch_bytes``: in one transaction. ``read_at_once``: messages read by one unit of work.
+    """
+
+    postings: int = 100_000
+    places: int = 5_000
+    lagging: int = 200
+    terms: int = 64
+    caught_up: int = 20_000
+    batch_messages: int = 500
+    batch_bytes: int = 500_000
+    read_at_once: int = 2_000
+
+
+LIMITS = SearchLimits()
+
+
+class SqliteSearch:
+    """The port on a file. A SQLite without FTS5 has no index; then everything is read, a bounded part at a time."""
+
+    def __init__(self, database: Database, limits: SearchLimits = LIMITS) -> None:
+        self._database = database
+        self._limits = limits
+
+    async def catch_up(self, *, limit: int) -> bool:
+        done = 0
+        while await self._database.read(_lags):
+            if done >= limit:
+                return True
+            taken = await self._database.write(lambda c: index(c, self._limits))
+            if taken is None:
+                return False
+            done += taken
+        return False
+
+    async def places(self, wanted: Wanted) -> Places | None:
+        try:
+            if await self._database.read(lambda c: _is_far_behind(c, self._limits)):
+                await self.catch_up(limit=self._limits.caught_up)
+            return await self._database.read(lambda c: _places(c, wanted, self._limits))
+        except StoreError as error:  # reading finds the same, a part at a time
+            telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
+            return None
+
+    async def recency_among(
+        self, part: Range, ids: Sequence[str], *, before: RecencyKey | None = None, limit: int
+    ) -> Slice:
+        where, values = conditions(part, before)
+        names = rows.to_dump(list(ids))
+
+        def unit(connection: sqlite3.Connection) -> Slice:
+            found = connection.execute(
+                f"SELECT {rows.CONVERSATION} FROM (SELECT value AS name FROM json_each(?)) CROSS JOIN conversations "
+                f"ON conversations.id = name WHERE {where} ORDER BY recency DESC, id DESC LIMIT ?",
+                (names, *values, limit),
+            ).fetchall()
+            return Slice(rows=rows.conversations(connection, found), exhausted=len(found) < limit)
+
+        return await self._database.read(unit)
+
+    async def look(self, places: Places, wanted: Wanted, *, limit: int) -> Looked:
+        waiting = list(places.items())
+        found: dict[str, Message] = {}
+        begun = read = 0
+        while begun < len(waiting) and (begun == 0 or read < limit):
+            unit = _look_unit(waiting[begun:], wanted, min(self._limits.read_at_once, limit - read))
+            here, looked_at, read_here = await self._database.read(unit)
+            found.update(here)
+            begun += looked_at
+            read += read_here
+        return Looked(found, frozenset(name for name, _ in waiting[begun:]), read)
+
+
+def index(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
+    """Take a batch of messages into the index; returns how many, None where this SQLite has no index.
+
+    At least one message comes with each batch, so it never stands still.
+    """
+    if not _prepare(connection):
+        return None
+    messages = size = 0
+    behind = connection.execute(
+        "SELECT id, searched_seq, message_count FROM conversations WHERE searched_seq < message_count LIMIT ?",
+        (limits.batch_messages,),
+    ).fetchall()
+    for conversation_id, searched, count in behind:
+        reached = count
+        entries: list[tuple[int, str]] = []
+        blocks = _Blocks(connection, conversation_id)
+        for seq, text in connection.execute(
+            "SELECT seq, text FROM messages WHERE conversation_id = ? AND seq > ? ORDER BY seq",
+            (conversation_id, searched),
+        ):
+            entries.append((blocks.entry(seq), _for_index(text)))
+            messages += 1
+            size += len(text)
+            if messages >= limits.batch_messages or size >= limits.batch_bytes:
+                reached = seq
+                break
+        connection.executemany("INSERT INTO message_words (rowid, words) VALUES (?,?)", entries)
+        connection.execute("UPDATE conversations SET searched_seq = ? WHERE id = ?", (reached, conversation_id))
+        if messages >= limits.batch_messages or size >= limits.batch_bytes:
+            break
+    return messages
+
+
+def reindex(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str, after: str) -> None:
+    """A text was replaced: so is its entry, in the transaction of the edit, unless the index lacks it anyhow."""
+    number, place = divmod(seq - 1, BLOCK)
+    row = connection.execute(
+        "SELECT block FROM conversations JOIN search_blocks ON conversation_id = id AND number = ? "
+        "WHERE id = ? AND searched_seq >= ?",
+        (number, conversation_id, seq),
+    ).fetchone()
+    if row is None:
+        return
+    if not _prepare(connection):  # whoever has the module takes the block in anew; the old one names nothing any more
+        connection.execute(
+            "DELETE FROM search_blocks WHERE conversation_id = ? AND number >= ?", (conversation_id, number)
+        )
+        connection.execute("UPDATE conversations SET searched_seq = ? WHERE id = ?", (number * BLOCK, conversation_id))
+        return
+    entry = row[0] * BLOCK + place
+    connection.execute(
+        "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete',?,?)", (entry, _for_index(before))
+    )
+    connection.execute("INSERT INTO message_words (rowid, words) VALUES (?,?)", (entry, _for_index(after)))
+
+
+def has_fts5(connection: sqlite3.Connection) -> bool:
+    """Whether this build of SQLite has the module."""
+    return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None
+
+
+def _prepare(connection: sqlite3.Connection) -> bool:
+    """Make the index where it is not there; not in the schema's script, since a SQLite may lack the module."""
+    if not has_fts5(connection):
+        return False
+    if not _is_there(connection):
+        connection.execute(
+            "CREATE VIRTUAL TABLE message_words USING fts5"
+            "(words, content='', columnsize=0, detail=none, tokenize='ascii')"
+        )
+        connection.execute("CREATE VIRTUAL TABLE message_terms USING fts5vocab(message_words, instance)")
+    return True
+
+
+def _is_there(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'message_terms'").fetchone() is not None
+
+
+def _for_index(text: str) -> str:
+    """What the tokenizer cuts into the words that we mean; it does itself what ASCII needs."""
+    return text if text.isascii() else " ".join(tokens(text))
+
+
+class _Blocks:
+    """The blocks of one conversation."""
+
+    def __init__(self, connection: sqlite3.Connection, conversation_id: str) -> None:
+        self._connection = connection
+        self._id = conversation_id
+        self._known: dict[int, int] = {}
+
+    def entry(self, seq: int) -> int:
+        number, place = divmod(seq - 1, BLOCK)
+        if number not in self._known:
+            self._connection.execute(
+                "INSERT INTO search_blocks (conversation_id, number) VALUES (?,?) ON CONFLICT DO NOTHING",
+                (self._id, number),
+            )
+            (self._known[number],) = self._connection.execute(
+                "SELECT block FROM search_blocks WHERE conversation_id = ? AND number = ?", (self._id, number)
+            ).fetchone()
+        return self._known[number] * BLOCK + place
+
+
+def _lags(connection: sqlite3.Connection) -> bool:
+    return bool(_lagging(connection, 1))
+
+
+def _lagging(connection: sqlite3.Connection, limit: int) -> list[str]:
+    found = connection.execute("SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit,))
+    return [row[0] for row in found]
+
+
+def _is_far_behind(connection: sqlite3.Connection, limits: SearchLimits) -> bool:
+    return len(_lagging(connection, limits.lagging + 1)) > limits.lagging
+
+
+def _places(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimits) -> Places | None:
+    """On one snapshot: what the index names, and the conversations of which it lacks messages."""
+    lagging = _lagging(connection, limits.lagging + 1)
+    if len(lagging) > limits.lagging or not has_fts5(connection) or not _is_there(connection):
+        return None
+    entries = _entries(connection, wanted, limits)
+    if entries is None:
+        return None
+    return {**_by_conversation(connection, entries), **dict.fromkeys(lagging)}
+
+
+def _entries(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimits) -> list[int] | None:
+    """Messages that have every word; None where they are too many to be named, or to be found at a bounded price.
+
+    The price of an intersection is that of its rarest word, so there has to be one that is not frequent. A beginning of
+    too many words takes no part; what the messages say decides anyhow.
+    """
+    groups = [_quoted([token]) for token in wanted.whole]
+    for beginning in sorted(wanted.beginnings, key=len, reverse=True)[:4]:
+        terms = _terms_beginning(connection, beginning, limits.terms + 1)
+        if not terms:
+            return []
+        if len(terms) <= limits.terms:
+            groups.append(_quoted(terms))
+    if not groups:
+        return None
+    counted = sorted((_count(connection, group, limits.postings + 1), group) for group in groups)
+    if counted[0][0] > limits.postings:
+        return None
+    asked = " AND ".join(group for _, group in counted)
+    found = connection.execute(
+        "SELECT rowid FROM message_words WHERE message_words MATCH ? LIMIT ?", (asked, limits.places + 1)
+    ).fetchall()
+    return None if len(found) > limits.places else [row[0] for row in found]
+
+
+def _quoted(terms: Iterable[str]) -> str:
+    """Any of these, as FTS5 reads it. They are letters and digits only, so nothing in them can end the quotes."""
+    return "(" + " OR ".join(f'"{term}"' for term in terms) + ")"
+
+
+def _terms_beginning(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
+    """Words of the index, one seek for each: FTS5's own prefix query gathers every entry of all of them first."""
+    found: list[str] = []
+    at = beginning
+    while len(found) < limit:
+        row = connection.execute(
+            "SELECT term FROM message_terms WHERE term >= ? AND term < ? LIMIT 1", (at, f"{beginning}\U0010ffff")
+        ).fetchone()
+        if row is None:
+            break
+        found.append(row[0])
+        at = f"{row[0]}\0"
+    return found
+
+
+def _count(connection: sqlite3.Connection, group: str, limit: int) -> int:
+    (found,) = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM message_words WHERE message_words MATCH ? LIMIT ?)", (group, limit)
+    ).fetchone()
+    return int(found)
+
+
+def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    names = {
+        block: (conversation_id, number)
+        for block, conversation_id, number in connection.execute(
+            "SELECT block, conversation_id, number FROM json_each(?) CROSS JOIN search_blocks ON block = value",
+            (rows.to_dump(sorted({entry // BLOCK for entry in entries})),),
+        )
+    }
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for block, place in (divmod(entry, BLOCK) for entry in entries):
+        if block in names:
+            conversation_id, number = names[block]
+            found[conversation_id].append(number * BLOCK + place + 1)
+    return {name: tuple(numbers) for name, numbers in found.items()}
+
+
+_Part = list[tuple[str, tuple[int, ...] | None]]
+
+
+def _look_unit(
+    part: _Part, wanted: Wanted, limit: int
+) -> Callable[[sqlite3.Connection], tuple[dict[str, Message], int, int]]:
+    """Found messages, how many conversations were looked at, how many messages were read."""
+
+    def unit(connection: sqlite3.Connection) -> tuple[dict[str, Message], int, int]:
+        found: dict[str, Message] = {}
+        read = looked_at = 0
+        for conversation_id, numbers in part:
+            if looked_at and read >= limit:
+                break
+            looked_at += 1
+            for row in _newest_first(connection, conversation_id, numbers):
+                read += 1
+                if wanted.found_in(row[3]):
+                    found[conversation_id] = rows.message(row)
+                    break
+        return found, looked_at, read
+
+    return unit
+
+
+def _newest_first(
+    connection: sqlite3.Connection, conversation_id: str, numbers: tuple[int, ...] | None
+) -> Iterator[tuple[Any, ...]]:
+    if numbers is None:
+        yield from connection.execute(
+            f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY seq DESC", (conversation_id,)
+        )
+        return
+    for number in sorted(numbers, reverse=True):
+        yield from connection.execute(
+            f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? AND seq = ?", (conversation_id, number)
+        )

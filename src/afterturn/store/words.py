@@ -1,0 +1,195 @@
+"""Words of messages: how they are spelt to be compared, and what somebody looks for. Pure.
+
+A spelling is what remains of a text when case, accents and everything but letters, digits and the vowel signs of other
+scripts are gone: words, a blank around each. Scripts that put no blanks between words (and Korean, which puts particles
+behind them) are cut into pairs of neighbours, the last one alone, so that any part of a sentence is found.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+MAX_WORDS_CHARS = 200
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff"
+    "\uaa60-\uaa7f\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean."""
+
+_ASCII_WORD = re.compile("[a-z0-9]+")
+_ACCENTS = frozenset({1, *range(10, 37), *range(200, 241)})
+"""Canonical combining classes: strokes, the points of Hebrew, Arabic and Syriac, accents. Signs that make another
+letter (Devanagari, Thai, the voice marks of Japanese) have others."""
+_STROKES = {"ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ı": "i", "ŧ": "t"}
+"""Letters that people type without their stroke; Unicode does not take them apart."""
+
+
+class _Letters(dict[int, str | None]):
+    """What becomes of each character of a text that was taken apart; filled as characters come."""
+
+    def __missing__(self, code: int) -> str | None:
+        char = chr(code)
+        kind = unicodedata.category(char)
+        found: str | None = " "
+        if kind[0] == "M":
+            selects = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
+            found = None if unicodedata.combining(char) in _ACCENTS or selects or kind == "Me" else char
+        elif kind == "Cf":
+            found = None
+        elif kind[0] in "LN" or kind == "Co":
+            found = _STROKES.get(char, char)
+        self[code] = found
+        return found
+
+
+_LETTERS = _Letters()
+
+
+def spelling(text: str) -> str:
+    """The words of a text, a blank before and after each: ``" cafe "``; a blank alone where it has none."""
+    return f" {' '.join(tokens(text))} "
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text in order, pairs of neighbours in scripts without blanks."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    joined = unicodedata.normalize("NFC", apart.translate(_LETTERS))
+    if not _UNSPACED.search(joined):
+        return joined.split()
+    return [token for word in joined.split() for token in _cut(word)]
+
+
+def _cut(word: str) -> Iterator[str]:
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        if end < run.start():
+            yield word[end : run.start()]
+        end = run.end()
+        for place in range(run.start(), end):
+            yield word[place : min(place + 2, end)]
+    if end < len(word):
+        yield word[end:]
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """What has to stand in a message as it stands here: a word, or several with nothing but signs between them.
+
+    ``open_end``: the last token may be the beginning of one.
+    """
+
+    tokens: tuple[str, ...]
+    open_end: bool
+
+    @property
+    def text(self) -> str:
+        """The part of a spelling that it is."""
+        return f" {' '.join(self.tokens)}{'' if self.open_end else ' '}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """All of these, in one message."""
+
+    needles: tuple[Needle, ...]
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(needle.text for needle in self.needles)
+
+    def found_in(self, text: str) -> bool:
+        spelt = spelling(text)
+        return all(one in spelt for one in self._texts)
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """Tokens that such a message has."""
+        return frozenset(token for one in self.needles for token in (one.tokens[:-1] if one.open_end else one.tokens))
+
+    @property
+    def beginnings(self) -> frozenset[str]:
+        """Beginnings of tokens that such a message has."""
+        return frozenset(one.tokens[-1] for one in self.needles if one.open_end)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where they are in a text, from and to, in order, none within another."""
+        placed = list(_placed(text))
+        found: list[tuple[int, int]] = []
+        for needle in self.needles:
+            length = len(needle.tokens)
+            for place in range(len(placed) - length + 1):
+                if needle.open_end:
+                    *head, last = needle.tokens
+                    fits = placed[place + length - 1][0].startswith(last)
+                else:
+                    head, fits = list(needle.tokens), True
+                if fits and all(placed[place + step][0] == token for step, token in enumerate(head)):
+                    found.append((placed[place][1], placed[place + length - 1][2]))
+        return _united(found)
+
+
+def wanted(words: str) -> Wanted | None:
+    """What was typed; the last word may be a beginning. None where there is no letter and no digit in it."""
+    needles: list[Needle] = []
+    pieces = words.split()
+    for number, piece in enumerate(pieces, 1):
+        found = tokens(piece)
+        if not found:
+            continue
+        lone = len(found[-1]) == 1 and _UNSPACED.match(found[-1]) is not None
+        if lone and len(found) > 1 and len(found[-2]) == 2 and found[-2][1] == found[-1]:
+            found.pop()  # the sentence may go on behind the last pair
+            needles.append(Needle(tuple(found), open_end=False))
+        else:
+            needles.append(Needle(tuple(found), open_end=lone or number == len(pieces)))
+    return Wanted(tuple(dict.fromkeys(needles))) if needles else None
+
+
+def _placed(text: str) -> Iterator[tuple[str, int, int]]:
+    """The tokens of a text with where they begin and end in it."""
+    if text.isascii():
+        yield from ((word.group(), *word.span()) for word in _ASCII_WORD.finditer(text.lower()))
+        return
+    for word in re.finditer("w+", text.translate(_SHAPES)):
+        end = word.start()
+        for run in _UNSPACED.finditer(text, word.start(), word.end()):
+            yield from _spread(text, end, run.start())
+            yield from _spread(text, run.start(), run.end())
+            end = run.end()
+        yield from _spread(text, end, word.end())
+
+
+def _spread(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    found = tokens(text[start:end])
+    one_by_one = len(found) == end - start and bool(found) and _UNSPACED.match(found[0]) is not None
+    for place, token in enumerate(found, start):
+        yield (token, place, min(place + 2, end)) if one_by_one else (token, start, end)
+
+
+class _Shapes(dict[int, str]):
+    """``w`` for what belongs to a word, blank for what does not: one for one, so that places stay."""
+
+    def __missing__(self, code: int) -> str:
+        apart = unicodedata.normalize("NFKD", chr(code))
+        self[code] = "w" if any(_LETTERS[ord(char)] != " " for char in apart) else " "
+        return self[code]
+
+
+_SHAPES = _Shapes()
+
+
+def _united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
