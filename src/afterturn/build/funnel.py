@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -10,6 +12,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
@@ -17,17 +20,19 @@ from afterturn.funnel.agent import LIMITS as AGENT_LIMITS
 from afterturn.funnel.agent import AgentWebhook
 from afterturn.funnel.answering import Answering
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
-from afterturn.funnel.channels import Secrets, doors_of
+from afterturn.funnel.channels import HOOKS, Secrets, doors_of
 from afterturn.funnel.directory import Directory, load_directory
 from afterturn.funnel.dispatching import Dispatching, Sendable
-from afterturn.funnel.doors import Doors, Fetched
+from afterturn.funnel.doors import Doors, Fetched, Upkept
 from afterturn.funnel.email.loops import Cap
 from afterturn.funnel.email.sns import Certificates
 from afterturn.funnel.fetching.graph import GraphFetching
+from afterturn.funnel.fetching.graph_mailbox import GraphMailboxes
 from afterturn.funnel.fetching.port import Fetching
 from afterturn.funnel.fetching.s3 import S3Fetching, open_s3
 from afterturn.funnel.fetching.sns import LIMITS, SnsFetching
 from afterturn.funnel.intake import Intake, Remembers, Writes
+from afterturn.funnel.mailboxes import Mailboxes
 from afterturn.funnel.reading import public_url
 from afterturn.funnel.responder import Responder
 from afterturn.funnel.running import Funnel
@@ -38,7 +43,13 @@ from afterturn.funnel.sending.port import Outgoing, Sender
 from afterturn.funnel.sending.ses import SesSender, open_ses
 from afterturn.funnel.sending.telegram import TelegramSender
 from afterturn.funnel.sending.twilio import TwilioSender
+from afterturn.funnel.upkeep import GraphUpkeep
 from afterturn.model import Channel
+from afterturn.store.port import Keeper
+
+MAX_CLIENT_STATE = 128
+
+_MAILBOX = re.compile(r"[^\s@/\\'()?#%]{1,64}@[^\s@/\\'()?#%]{1,255}\Z")
 
 
 class Everything(Remembers, Sendable, Protocol):
@@ -55,22 +66,24 @@ async def open_funnel(
         http = await stack.enter_async_context(open_http())
         webhook_http = await stack.enter_async_context(open_http(LIMITS))
         graph = _graph(settings, http, clock)
+        mailboxes = _mailboxes(settings, store, clock)
         if responder is None and settings.agent_url:
             responder = _agent(settings, await stack.enter_async_context(open_http(AGENT_LIMITS)), clock)
         fetchers: dict[str, Fetched] = {}
         senders: dict[str, Sender] = {}
         sns = SnsFetching(webhook_http, clock)
-        own = frozenset(settings.own_addresses)
+        own = own_addresses(settings)
         if settings.sns_topics:
             from afterturn.build.access import access_of  # noqa: PLC0415 - whoever gets no mail there needs no AWS
 
             access = access_of(settings)
-            s3 = S3Fetching(await stack.enter_async_context(open_s3(access)), clock=clock, own=own)
-            fetchers["s3"] = _fetched(s3)
+            if settings.mail_buckets:
+                s3 = await stack.enter_async_context(open_s3(access))
+                fetchers["s3"] = _fetched(S3Fetching(s3, clock=clock, own=own, buckets=settings.mail_buckets))
             client = await stack.enter_async_context(open_ses(access))
             senders["ses"] = SesSender(client, clock=clock, sender=settings.ses_from)
         if graph is not None:
-            fetchers["graph"] = _fetched(GraphFetching(graph, own=own))
+            fetchers["graph"] = _fetched(_graph_fetching(graph, own, mailboxes))
             senders["graph"] = GraphSender(graph)
         if settings.twilio_account_sid and settings.twilio_auth_token:
             senders["twilio"] = TwilioSender(
@@ -86,20 +99,29 @@ async def open_funnel(
                 http, token=settings.telegram_token, clock=clock, api=settings.telegram_api
             )
 
-        async def confirm(upkeep: Upkeep) -> None:
-            if upkeep.action == "confirm":
-                await sns.confirm(upkeep.reference["url"])
-
-        wake = asyncio.Event()
+        wake, wished = asyncio.Event(), asyncio.Event()
         intake = Intake(writes, store, clock, directory=directory, answering=responder is not None)
+        upkeep: dict[str, Upkept] = {"sns": _sns_upkeep(sns)}
         doors = Doors(
             intake,
             clock,
             doors_of(secrets_of(settings), Certificates(sns.certificate)),
             fetchers=fetchers,
-            upkeep={"sns": confirm},
+            upkeep=upkeep,
             woken=wake.set,
         )
+        keeping = None
+        if graph is not None and mailboxes is not None:
+            keeping = GraphUpkeep(
+                GraphMailboxes(graph),
+                mailboxes,
+                store,
+                clock,
+                url=public_url(str(settings.public_url), f"{HOOKS}/graph"),
+                client_state=str(_shown(settings.graph_client_state)),
+                take=doors.take,
+            )
+            upkeep["graph"] = _graph_upkeep(keeping, wished)
         yield Funnel(
             doors,
             Answering(
@@ -112,7 +134,58 @@ async def open_funnel(
             ),
             Dispatching(store, clock, lambda message: choose(message, senders)),
             wake,
+            upkeep=keeping,
+            wished=wished,
         )
+
+
+def own_addresses(settings: Settings) -> frozenset[str]:
+    """What is ours, by itself or by its domain."""
+    return frozenset(one.lower() for one in (*settings.own_addresses, *settings.graph_mailboxes))
+
+
+def _graph_fetching(graph: GraphAccess, own: frozenset[str], mailboxes: Mailboxes | None) -> GraphFetching:
+    if mailboxes is None:
+        return GraphFetching(graph, own=own)
+    return GraphFetching(graph, own=own, accounts={one: one for one in mailboxes.names}, mailbox_of=mailboxes.of)
+
+
+def _mailboxes(settings: Settings, store: Keeper, clock: Clock) -> Mailboxes | None:
+    """Those to subscribe to. Raises ConfigError for one that is none, and where something is missing for it."""
+    if not settings.graph_mailboxes:
+        return None
+    for name in ("graph_tenant", "graph_client_id", "graph_client_secret", "graph_client_state", "public_url"):
+        if not getattr(settings, name):
+            raise ConfigError(
+                f"graph_mailboxes: needs {name}; set AFTERTURN_{name.upper()}, or leave AFTERTURN_GRAPH_MAILBOXES out"
+            )
+    if not str(settings.public_url).startswith("https://"):
+        raise ConfigError("public_url: Microsoft Graph calls https addresses only (AFTERTURN_PUBLIC_URL)")
+    if len(str(_shown(settings.graph_client_state))) > MAX_CLIENT_STATE:
+        raise ConfigError(f"graph_client_state: has more than the {MAX_CLIENT_STATE} characters that Graph takes")
+    names = [one.lower() for one in settings.graph_mailboxes]
+    for one in names:
+        if not _MAILBOX.match(one):
+            raise ConfigError(f"graph_mailboxes: {one!r} is no mail address, such as office@example.com")
+    return Mailboxes(store, clock, names)
+
+
+def _graph_upkeep(keeping: GraphUpkeep, wished: asyncio.Event) -> Upkept:
+    async def keep(upkeep: Upkeep) -> None:
+        await keeping.wish(upkeep)
+        wished.set()
+
+    return keep
+
+
+def _sns_upkeep(sns: SnsFetching) -> Upkept:
+    async def keep(upkeep: Upkeep) -> None:
+        if upkeep.action == "resubscribe":
+            # Our setting names the topic, and whoever has read one of its messages can end the subscription.
+            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="made anew")
+        await sns.confirm(upkeep.reference["url"])
+
+    return keep
 
 
 def _agent(settings: Settings, http: Http, clock: Clock) -> Responder:
@@ -149,7 +222,7 @@ def secrets_of(settings: Settings) -> Secrets:
         livekit_api_key=settings.livekit_api_key,
         livekit_api_secret=_shown(settings.livekit_api_secret),
         web_secret=settings.web_secret,
-        own=settings.own_addresses,
+        own=own_addresses(settings),
         region=settings.phone_region,
     )
 
@@ -163,6 +236,8 @@ def _graph(settings: Settings, http: Http, clock: Clock) -> GraphAccess | None:
         client_id=settings.graph_client_id,
         client_secret=settings.graph_client_secret,
         clock=clock,
+        api=settings.graph_api,
+        login=settings.graph_login,
     )
 
 

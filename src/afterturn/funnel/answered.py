@@ -45,14 +45,14 @@ class Answered:
             return False
         return digest(str(chore.value.get("message"))) in self.messages
 
-    def seen(self, chore: Chore, messages: Sequence[str]) -> Answered:
+    def seen(self, chore: Chore, messages: Sequence[JsonValue]) -> Answered:
         """After somebody was asked, whatever they said."""
-        return Answered(chore.key, tuple(messages), self.times)
+        return Answered(chore.key, tuple(map(str, messages)), self.times)
 
-    def with_one_more(self, chore: Chore, messages: Sequence[str], now: datetime) -> Answered:
+    def with_one_more(self, chore: Chore, messages: Sequence[JsonValue], now: datetime) -> Answered:
         """After somebody was asked and has answered. Where that is done again, as who did it died, it is still one."""
         times = self.times if self.by == chore.key else (*self.times, now)
-        return Answered(chore.key, tuple(messages), times[-MAX_TIMES:])
+        return Answered(chore.key, tuple(map(str, messages)), times[-MAX_TIMES:])
 
     def dump(self) -> JsonValue:
         times: list[JsonValue] = [(one - EPOCH) // timedelta(milliseconds=1) for one in self.times]

@@ -1,4 +1,4 @@
-"""What runs beside the doors: answers are asked for, and sent."""
+"""What runs beside the doors: answers are asked for, and sent, and subscriptions kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from afterturn import telemetry
 from afterturn.funnel.answering import Answering
@@ -16,13 +17,24 @@ from afterturn.store.port import TakenChore
 MOST = 16
 """Conversations that are answered at the same time."""
 
+LOOK_S = 30.0
+"""How often it is looked whether subscriptions have to be seen to."""
+SETTLING_S = 2.0
+"""Before the first look: a provider that is asked to call us does so at once, and our doors may still be opening."""
+
 _LONGEST_PAUSE = 30.0
+
+
+class Keeps(Protocol):
+    """Sees to it that a provider goes on telling us."""
+
+    async def once(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
     """Doors and what follows from what comes in. ``wake``: set when there may be something to answer; ``answered``:
-    when there may be something to send.
+    when there may be something to send; ``wished``: when a provider wants something done.
     """
 
     doors: Doors
@@ -30,6 +42,8 @@ class Funnel:
     dispatching: Dispatching
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
+    upkeep: Keeps | None = None
+    wished: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, stop: asyncio.Event, *, poll: float) -> None:
         """Answer and send until stopped; what has begun is finished. ``poll``: seconds between two looks.
@@ -39,6 +53,8 @@ class Funnel:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._answer(stop, poll))
             group.create_task(self._send(stop, poll))
+            if self.upkeep is not None:
+                group.create_task(self._keep(self.upkeep, stop))
 
     async def _answer(self, stop: asyncio.Event, poll: float) -> None:
         pause = poll
@@ -78,6 +94,18 @@ class Funnel:
                 pause = _paused(error, pause)
             if not sent:
                 await _any(stop, self.answered, timeout=pause)
+
+    async def _keep(self, upkeep: Keeps, stop: asyncio.Event) -> None:
+        await _any(stop, self.wished, timeout=SETTLING_S)
+        pause = LOOK_S
+        while not stop.is_set():
+            self.wished.clear()
+            try:
+                await upkeep.once()
+                pause = LOOK_S
+            except Exception as error:
+                pause = _paused(error, pause)
+            await _any(stop, self.wished, timeout=pause)
 
 
 def _paused(error: Exception, pause: float) -> float:

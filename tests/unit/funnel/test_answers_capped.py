@@ -105,7 +105,8 @@ def test_what_is_remembered_of_answers_comes_back_as_it_was_and_stays_small() ->
         known = once.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
     assert len(known.times) == MAX_TIMES
     assert Answered.read(known.dump()) == known
-    for odd in (None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}):
+    odds: list[Any] = [None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}]
+    for odd in odds:
         assert Answered.read(odd).times == ()
     assert Answered("other", (digest("m"),)).covers(chore)
     assert not Answered("k", (digest("m"),)).covers(chore), "its own answer may have to be stored still"

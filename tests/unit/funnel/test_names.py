@@ -15,7 +15,7 @@ from afterturn.funnel.telegram import read
 __all__ = ["house"]
 
 
-async def say(house: House, number: int, at: timedelta = timedelta(0), **sender: Any) -> None:
+async def say(house: House, number: int, sender: dict[str, Any], at: timedelta = timedelta(0)) -> None:
     chat = {"id": 7, "type": "private"}
     message = {"message_id": number, "date": 1772366405, "chat": chat, "text": "Hi", **sender}
     [one] = read(json_request({"update_id": number, "message": message}), now=NOW + at, bot="1")
@@ -27,7 +27,7 @@ async def shown(house: House, *people: str) -> dict[str, str]:
 
 
 async def test_somebody_on_telegram_is_shown_by_name_and_stays_the_same_address(house: House) -> None:
-    await say(house, 1, **{"from": {"id": 77, "first_name": "Ada", "last_name": "Lovelace", "username": "ada"}})
+    await say(house, 1, {"from": {"id": 77, "first_name": "Ada", "last_name": "Lovelace", "username": "ada"}})
     assert await shown(house, "user77", "user78", "user77") == {"user77": "Ada Lovelace (@ada)"}
     found = await house.backbone.store.conversation("telegram:7")
     assert found is not None
@@ -35,20 +35,20 @@ async def test_somebody_on_telegram_is_shown_by_name_and_stays_the_same_address(
 
 
 async def test_the_newest_name_is_shown_whatever_comes_late(house: House) -> None:
-    await say(house, 1, timedelta(seconds=9), **{"from": {"id": 77, "first_name": "Ada King"}})
-    await say(house, 2, timedelta(seconds=5), **{"from": {"id": 77, "first_name": "Ada"}})
+    await say(house, 1, {"from": {"id": 77, "first_name": "Ada King"}}, timedelta(seconds=9))
+    await say(house, 2, {"from": {"id": 77, "first_name": "Ada"}}, timedelta(seconds=5))
     assert await shown(house, "user77") == {"user77": "Ada King"}
 
 
 async def test_a_group_that_speaks_is_shown_by_its_title(house: House) -> None:
     bot = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
-    await say(house, 1, **{"from": bot, "sender_chat": {"id": -100, "title": "House 12"}})
+    await say(house, 1, {"from": bot, "sender_chat": {"id": -100, "title": "House 12"}})
     assert await shown(house, "chat-100") == {"chat-100": "House 12"}
 
 
 async def test_who_bears_no_name_has_none_and_ours_are_not_told_as_theirs(house: House) -> None:
     await house.intake.take(sms(1))
-    await say(house, 1, **{"from": {"id": 77}})
+    await say(house, 1, {"from": {"id": 77}})
     await house.intake.take(replace(sms(2), extra={"name": "We", "direction": "outbound"}))
     assert await shown(house, "user77", "+15158226442") == {}
     assert await shown(house) == {}

@@ -33,7 +33,7 @@ def test_a_subscription_is_to_be_confirmed_at_a_host_of_sns() -> None:
     found = only(read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
     assert found == Upkeep("sns", "confirm", {"url": url, "topic": TOPIC})
     gone = only(read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=url)), now=NOW))
-    assert gone == Upkeep("sns", "subscribe", {"topic": TOPIC})
+    assert gone == Upkeep("sns", "resubscribe", {"url": url, "topic": TOPIC})
 
 
 @pytest.mark.parametrize(

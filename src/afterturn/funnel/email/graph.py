@@ -143,12 +143,15 @@ def _arrival(notification: object, client_states: Collection[str]) -> Arrival:
 
 
 def _once(arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
-    seen: set[str] = set()
+    seen: set[tuple[str, str, str]] = set()
     for found in arrivals:
         if isinstance(found, Fetch):
-            if found.reference["resource"].lower() in seen:
+            # Told by two subscriptions it is two: one of them may be none of ours. Case tells ids of mail apart.
+            where, _, mail = found.reference["resource"].rpartition("/")
+            name = (where.lower(), mail, found.reference["subscription"])
+            if name in seen:
                 continue
-            seen.add(found.reference["resource"].lower())
+            seen.add(name)
         yield found
 
 

@@ -54,12 +54,12 @@ def read(request: Request, *, now: datetime, own: Collection[str] = frozenset())
     Raises Rejected (400) for what is no envelope of SNS.
     """
     envelope = open_envelope(request)
-    if envelope.kind == "UnsubscribeConfirmation":
-        return (Upkeep("sns", "subscribe", {"topic": fact(envelope.topic)}),)
-    if envelope.kind == "SubscriptionConfirmation":
+    if envelope.kind != "Notification":
         if envelope.subscribe_url is None:
             return (Nothing("subscribe-url-not-of-sns"),)
-        return (Upkeep("sns", "confirm", {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
+        # Both are confirmed at the same address: what has ended begins anew, as long as the topic is one of ours.
+        action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
+        return (Upkeep("sns", action, {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
     return read_notification(envelope.message, now=now, own=own)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import quote, unquote, urlencode
 
+from afterturn import telemetry
 from afterturn.funnel.arrivals import Arrival, Fetch, Nothing
 from afterturn.funnel.email.graph import EXPAND, SELECT, fetched
+from afterturn.funnel.fetching.graph_mailbox import IMMUTABLE
 from afterturn.funnel.sending.graph import graph_failed
 from afterturn.funnel.sending.graph_access import GraphAccess
 from afterturn.funnel.sending.http import Answered, asked
@@ -21,23 +24,41 @@ _GUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?=@|\Z
 _SAFE = "=()'@,-_.~"
 
 
+Mailbox = Callable[[str], Awaitable[str | None]]
+"""The mailbox of a subscription; None where it is none of ours."""
+
+
 class GraphFetching:
     """``accounts``: the mailboxes by the user ids that resources name (and by themselves); ``own``: our addresses, or
-    domains as ``@example.com``.
+    domains as ``@example.com``; ``mailbox_of``: where it is given, mail of no other mailbox is fetched.
     """
 
     def __init__(
-        self, access: GraphAccess, *, accounts: Mapping[str, str] | None = None, own: Collection[str] = frozenset()
+        self,
+        access: GraphAccess,
+        *,
+        accounts: Mapping[str, str] | None = None,
+        own: Collection[str] = frozenset(),
+        mailbox_of: Mailbox | None = None,
     ) -> None:
         self._access = access
         self._accounts = {user.lower(): account for user, account in (accounts or {}).items()}
         self._own = own
+        self._mailbox_of = mailbox_of
 
     async def fetch(self, asked_for: Fetch) -> Arrival:
         resource = asked_for.reference.get("resource", "")
         steps = resource.split("/")
         if not resource or any(step in ("", ".", "..") for step in map(unquote, steps)):
             return Nothing("bad-reference")
+        if self._mailbox_of is not None:
+            mailbox = await self._mailbox_of(asked_for.reference.get("subscription", ""))
+            mailbox = mailbox or self._accounts.get(_user(steps).lower())
+            if mailbox is None:
+                telemetry.log("mailbox_refused", level=logging.WARNING, stage="graph")
+                return Nothing("foreign-mailbox")
+            # Whosever mailbox the notification names: a mail that is not in ours is not found.
+            steps = ["users", mailbox, "messages", steps[-1]]
         query = urlencode(
             {
                 "$select": asked_for.reference.get("select", SELECT),
@@ -50,7 +71,8 @@ class GraphFetching:
         url = f"{self._access.url}{path}?{query}"
 
         async def call(who: Mapping[str, str]) -> Answered:
-            return await asked(self._access.http, "graph", "GET", url, who, max_bytes=MAX_MESSAGE_BYTES)
+            headers = {**who, **IMMUTABLE}
+            return await asked(self._access.http, "graph", "GET", url, headers, max_bytes=MAX_MESSAGE_BYTES)
 
         answer = await self._access.answered(call)
         return self._read(answer, steps)
@@ -75,10 +97,14 @@ class GraphFetching:
 
     def _account(self, steps: list[str]) -> str | None:
         """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``, where ``id`` may name the tenant too."""
-        kind, _, quoted = steps[0].partition("(")
-        user = quoted.rstrip(")").strip("'") if quoted else (steps[1] if len(steps) > 1 else "")
-        if kind.lower() != "users":
-            return None
-        if guid := _GUID.match(user):
-            return self._accounts.get(guid[0].lower())
+        user = _user(steps)
         return self._accounts.get(user.lower(), user if "@" in user else None)
+
+
+def _user(steps: list[str]) -> str:
+    kind, _, quoted = steps[0].partition("(")
+    user = quoted.rstrip(")").strip("'") if quoted else (steps[1] if len(steps) > 1 else "")
+    if kind.lower() != "users":
+        return ""
+    guid = _GUID.match(user)
+    return guid[0] if guid else user

@@ -57,7 +57,8 @@ class S3Fetching:
         if not bucket or not key:
             return Nothing("bad-reference")
         if self._buckets is not None and bucket not in self._buckets:
-            return Nothing("foreign-bucket")
+            # Told again, it may be allowed by then: a forgotten setting must not lose a tenant's mail.
+            raise TryLater("s3", Reason.CONFIGURATION, "foreign-bucket", after=CONFIGURATION_PAUSE)
         try:
             async with asyncio.timeout(CALL_S):
                 found = await self._read(bucket, key)

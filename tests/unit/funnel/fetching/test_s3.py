@@ -109,11 +109,14 @@ async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: A
     assert (later.value.reason, later.value.code) == (Reason.CONFIGURATION, "NoSuchBucket")
 
 
-async def test_only_named_buckets_are_read_where_they_are_named(access: Access, session: Any) -> None:  # noqa: F811
+async def test_only_named_buckets_are_read_and_mail_of_another_is_kept_for_when_it_is_named(
+    access: Access,  # noqa: F811
+    session: Any,  # noqa: F811
+) -> None:
     async with bucket(access, session, {"in/1": RAW}) as client:
-        assert await S3Fetching(client, clock=clock, buckets={"other"}).fetch(asked(bucket=of(access))) == Nothing(
-            "foreign-bucket"
-        )
+        with pytest.raises(TryLater) as later:
+            await S3Fetching(client, clock=clock, buckets={"other"}).fetch(asked(bucket=of(access)))
+        assert (later.value.reason, later.value.code) == (Reason.CONFIGURATION, "foreign-bucket")
         assert isinstance(
             await S3Fetching(client, clock=clock, buckets={of(access)}).fetch(asked(bucket=of(access))), Arrived
         )
