@@ -1,0 +1,136 @@
+"""Known faults of the web and the API (F11, F19, F28), on every store and by every way that a text comes in."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from tests.emulator import access, emulator, session  # noqa: F401
+from tests.unit.funnel.sns_rig import Served, certificate
+from tests.unit.funnel.test_turns import SECRET, signed
+from tests.web.rig import API, Rig, ids
+from tests.web.test_cursors import PROBLEM, _opened
+
+from afterturn.funnel.channels import Secrets, doors_of
+from afterturn.funnel.doors import Doors
+from afterturn.funnel.email.sns import Certificates
+from afterturn.funnel.intake import Intake
+from afterturn.funnel.turns import TurnDoor
+from afterturn.stream.port import Queue
+from afterturn.web.hooks import mount_hooks
+
+INBOX = f"{API}/conversations"
+
+
+@pytest.fixture(params=["sqlite", "dynamodb"])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with _opened(request.param, tmp_path, request) as opened:
+        backbone, clock = opened.backbone, opened.clock
+        secrets = Secrets(telegram_secret="hush", web_secret=SecretStr(SECRET))
+        doors = Doors(
+            Intake(backbone, backbone.store, clock), clock, doors_of(secrets, Certificates(Served(certificate())))
+        )
+        mount_hooks(opened.app, clock, doors, turns=TurnDoor(backbone.settle, SecretStr(SECRET), clock))
+        yield opened
+
+
+LISTS = ["/conversations", "/conversations/c-1/messages", "/conversations/c-1/turns"]
+CURSORS = ["null", "5", "werwer", "with space 435", "aW52YWxpZA==", base64.b64encode(b"[1, 2]").decode()]
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_f11_a_cursor_that_nobody_gave_is_the_same_400_on_every_list(rig: Rig, path: str) -> None:
+    for number in range(3):
+        await rig.settle(f"c-{number}")
+        await rig.settle("c-1")
+    async with rig.client("desk") as client:
+        good = (await client.get(API + path, params={"limit": 1})).json()["nextCursor"]
+        flipped = [good[:at] + chr(ord(good[at]) ^ 1) + good[at + 1 :] for at in range(0, len(good), 7)]
+        for cursor in (*CURSORS, good + "!", good[:-1], *flipped):
+            answer = await client.get(API + path, params={"limit": 1, "cursor": cursor})
+            assert (answer.status_code, answer.json()) == (400, PROBLEM), cursor
+        assert (await client.get(API + path, params={"limit": 1, "cursor": good})).status_code == 200
+
+
+SENT, KEPT = r"a\u0000b, a\u000b\ufffeb, \ud83d\ude00", "a\ufffdb, a\ufffd\ufffdb, 😀"
+LONE = r"hi \ud83d"
+
+
+async def reply(rig: Rig, text: str) -> tuple[int, str]:
+    await rig.settle("c-1")
+    async with rig.client("desk") as client:
+        headers = {"idempotency-key": "k-1", "content-type": "application/json"}
+        answer = await client.post(f"{INBOX}/c-1/replies", content=f'{{"text": "{text}"}}', headers=headers)
+    return answer.status_code, "c-1"
+
+
+async def web(rig: Rig, text: str) -> tuple[int, str]:
+    body = f'{{"conversationId": "v-1", "messageId": "m-1", "text": "{text}"}}'.encode()
+    return await _hooked(rig, "/hooks/web", body, {}), "web:v-1"
+
+
+async def turn(rig: Rig, text: str) -> tuple[int, str]:
+    message = '{"id": "m-1", "direction": "inbound", "role": "customer", "at": "2026-03-01T12:00:00Z", "text": "%s"}'
+    body = f'{{"conversation": {{"id": "t-1", "channel": "web"}}, "messages": [{message % text}]}}'.encode()
+    return await _hooked(rig, "/turns", body, {}), "t-1"
+
+
+async def telegram(rig: Rig, text: str) -> tuple[int, str]:
+    chat = '"date": 1772366405, "chat": {"id": 7, "type": "private"}, "from": {"id": 7, "is_bot": false}'
+    body = f'{{"update_id": 1, "message": {{"message_id": 1, {chat}, "text": "{text}"}}}}'.encode()
+    headers = {"x-telegram-bot-api-secret-token": "hush"}
+    return await _hooked(rig, "/hooks/telegram", body, headers), "telegram:7"
+
+
+async def _hooked(rig: Rig, path: str, body: bytes, headers: dict[str, str]) -> int:
+    request = signed(body, at=rig.clock())
+    async with rig.client() as client:
+        answer = await client.post(path, content=body, headers=headers or dict(request.headers))
+    return answer.status_code
+
+
+WAYS = {"reply": reply, "web": web, "turn": turn, "telegram": telegram}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_f19_a_text_of_any_characters_comes_back_and_its_event_goes_out(rig: Rig, way: str) -> None:
+    status, conversation = await WAYS[way](rig, SENT)
+    assert 200 <= status < 300
+    async with rig.client("desk") as client:
+        found = (await client.get(f"{INBOX}/{conversation}/messages")).json()["messages"]
+        page = await client.get(f"/conversations/{conversation}")
+    assert found[-1]["text"] == KEPT
+    assert (page.status_code, KEPT in page.text) == (200, True)
+    taken = await rig.backbone.stream.receive(Queue.MAIN, limit=10, visibility=timedelta(minutes=1))
+    assert json.loads(taken[-1].body)["conversationId"] == conversation
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_f19_half_a_character_is_refused_or_replaced_and_never_an_error_of_ours(rig: Rig, way: str) -> None:
+    """What people of ours send may be sent anew; a provider that is refused sends the same for ever."""
+    status, conversation = await WAYS[way](rig, LONE)
+    known = [one.text for one in await rig.backbone.store.messages(conversation)]
+    if way == "telegram":
+        assert (status, known) == (200, ["hi \ufffd"])
+    else:
+        assert status in (400, 422)
+        assert "hi" not in "".join(known)
+
+
+async def test_f28_conversations_that_jump_to_the_top_are_neither_met_twice_nor_hide_others(rig: Rig) -> None:
+    for number in range(1, 10):
+        await rig.settle(f"c{number}")
+    async with rig.client("desk") as client:
+        first = await client.get(INBOX, params={"limit": 3})
+        assert ids(first) == ["c9", "c8", "c7"]
+        for name in ("c3", "c8"):
+            await rig.settle(name, "More.")
+        second = await client.get(INBOX, params={"limit": 3, "cursor": first.json()["nextCursor"]})
+        third = await client.get(INBOX, params={"limit": 3, "cursor": second.json()["nextCursor"]})
+        assert (ids(second), ids(third), third.json()["nextCursor"]) == (["c6", "c5", "c4"], ["c2", "c1"], None)
+        assert "c3" in ids(await client.get(INBOX, params={"limit": 3}))
