@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,7 +11,6 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
@@ -101,7 +99,7 @@ async def open_funnel(
 
         wake, wished = asyncio.Event(), asyncio.Event()
         intake = Intake(writes, store, clock, directory=directory, answering=responder is not None)
-        upkeep: dict[str, Upkept] = {"sns": _sns_upkeep(sns)}
+        upkeep: dict[str, Upkept] = {"sns": sns.keep}
         doors = Doors(
             intake,
             clock,
@@ -174,16 +172,6 @@ def _graph_upkeep(keeping: GraphUpkeep, wished: asyncio.Event) -> Upkept:
     async def keep(upkeep: Upkeep) -> None:
         await keeping.wish(upkeep)
         wished.set()
-
-    return keep
-
-
-def _sns_upkeep(sns: SnsFetching) -> Upkept:
-    async def keep(upkeep: Upkeep) -> None:
-        if upkeep.action == "resubscribe":
-            # Our setting names the topic, and whoever has read one of its messages can end the subscription.
-            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="made anew")
-        await sns.confirm(upkeep.reference["url"])
 
     return keep
 

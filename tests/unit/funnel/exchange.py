@@ -6,13 +6,15 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+from prometheus_client import REGISTRY
 from tests.unit.funnel.channels import json_request
 from tests.unit.funnel.sending.outlook import CLIENT, IMMUTABLE, MAILBOX, SECRET, TENANT, Outlook, failed
-from tests.unit.funnel.sending.rig import Call, Told, told
+from tests.unit.funnel.sending.rig import Call, Told, serving, told
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
@@ -25,6 +27,9 @@ from afterturn.testing import ManualClock
 
 HOOK = "https://hooks.example.com/hooks/graph"
 STATE = "state-of-ours"
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+USER = "7f180cbb-a5ae-457c-b7e8-6f5b42ba33e7"
 LONGEST = timedelta(minutes=4230)
 """The lower of Graph's limits for mail."""
 
@@ -188,3 +193,34 @@ async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: A
         open_funnel(backbone, backbone.store, settings, clock) as funnel,
     ):
         yield Office(exchange, backbone, clock, funnel)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+async def exchange(clock: ManualClock) -> AsyncIterator[Exchange]:
+    provider = Exchange(clock)
+    async with serving(provider):
+        yield provider
+
+
+@pytest.fixture
+async def house(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> AsyncIterator[Office]:
+    async with office(tmp_path, exchange, clock) as found:
+        yield found
+
+
+def created(mail: str, subscription: str = "sub-1", user: str = USER) -> dict[str, Any]:
+    resource = f"Users/{user}/Messages/{mail}"
+    return {"subscriptionId": subscription, "changeType": "created", "resource": resource}
+
+
+def lifecycle(event: str, subscription: str = "sub-1") -> dict[str, Any]:
+    return {"subscriptionId": subscription, "lifecycleEvent": event}
+
+
+def mail_found() -> float:
+    return REGISTRY.get_sample_value("afterturn_mail_found_total") or 0.0

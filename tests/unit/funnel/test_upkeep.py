@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
-from tests.unit.funnel.exchange import HOOK, LONGEST, STATE, Exchange, Office, office, settings_of
+from tests.unit.funnel.exchange import (
+    HOOK,
+    HOUR,
+    LONGEST,
+    MINUTE,
+    NOW,
+    STATE,
+    USER,
+    Exchange,
+    Office,
+    clock,
+    created,
+    exchange,
+    house,
+    lifecycle,
+    mail_found,
+    office,
+    settings_of,
+)
 from tests.unit.funnel.sending.outlook import MAILBOX, failed
-from tests.unit.funnel.sending.rig import Fault, serving
+from tests.unit.funnel.sending.rig import Fault
 
 from afterturn import App
 from afterturn.build import open_backbone
@@ -22,36 +38,7 @@ from afterturn.errors import ConfigError
 from afterturn.funnel.fetching.graph_mailbox import LIFETIME
 from afterturn.testing import ManualClock
 
-NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-USER = "7f180cbb-a5ae-457c-b7e8-6f5b42ba33e7"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW)
-
-
-@pytest.fixture
-async def exchange(clock: ManualClock) -> AsyncIterator[Exchange]:
-    provider = Exchange(clock)
-    async with serving(provider):
-        yield provider
-
-
-@pytest.fixture
-async def house(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> AsyncIterator[Office]:
-    async with office(tmp_path, exchange, clock) as found:
-        yield found
-
-
-def created(mail: str, subscription: str = "sub-1", user: str = USER) -> dict[str, Any]:
-    resource = f"Users/{user}/Messages/{mail}"
-    return {"subscriptionId": subscription, "changeType": "created", "resource": resource}
-
-
-def lifecycle(event: str, subscription: str = "sub-1") -> dict[str, Any]:
-    return {"subscriptionId": subscription, "lifecycleEvent": event}
+__all__ = ["clock", "exchange", "house"]
 
 
 # Subscriptions
@@ -211,100 +198,6 @@ async def test_the_mailbox_that_is_subscribed_to_is_the_account_that_answers(hou
     assert (noted["account"], noted["recipient"]) == (MAILBOX, "ada@tenant.example")
 
 
-# Looking through
-
-
-async def test_however_much_came_it_is_read_page_by_page_and_nothing_is_passed_over(house: Office) -> None:
-    """Several come in one second; the server gives fewer than asked for; some go while they are listed."""
-    await house.keep()
-    house.exchange.page = 4
-    for number in range(1, 31):
-        house.exchange.deliver(number, NOW + MINUTE + timedelta(seconds=number // 3))
-    gone: list[str] = []
-    whole = house.exchange._list
-
-    def listed(call: Any, mailbox: str) -> Any:
-        answer = whole(call, mailbox)
-        if len(gone) < 3:  # read by us or not, somebody deletes the oldest one
-            oldest = house.exchange.mails[MAILBOX].pop(0)
-            house.exchange.stored.pop(f"users/{MAILBOX}/messages/{oldest['id']}")
-            gone.append(oldest["id"])
-        return answer
-
-    house.exchange._list = listed  # type: ignore[method-assign]
-    await house.keep(HOUR)
-    assert gone == ["AAMk1=", "AAMk2=", "AAMk3="]
-    assert await house.texts() == [f"I am mail {number}." for number in range(2, 31)], "two were read before they went"
-
-
-async def test_a_page_of_mail_of_one_second_is_told_and_does_not_go_on_for_ever(
-    house: Office, caplog: pytest.LogCaptureFixture
-) -> None:
-    await house.keep()
-    house.exchange.page = 2
-    for number in range(1, 5):
-        house.exchange.deliver(number, NOW + MINUTE)
-    house.exchange.deliver(5, NOW + 2 * MINUTE)
-    await house.keep(HOUR)
-    assert "I am mail 5." in await house.texts()
-    assert "action=mailbox_cut" in caplog.text
-
-
-async def test_drafts_are_passed_over_until_they_are_sent(house: Office) -> None:
-    await house.keep()
-    house.exchange.deliver(1, NOW + MINUTE, isDraft=True)
-    await house.keep(HOUR)
-    assert await house.texts() == []
-    house.exchange.mails[MAILBOX].clear()
-    house.exchange.deliver(1, NOW + HOUR)
-    await house.keep(HOUR)
-    assert await house.texts() == ["I am mail 1."]
-
-
-async def test_mail_that_was_told_of_is_not_counted_as_found(house: Office) -> None:
-    await house.keep()
-    before = mail_found()
-    mail = house.exchange.deliver(1, NOW + MINUTE)
-    house.exchange.deliver(2, NOW + MINUTE)
-    await house.told(created(mail))
-    await house.keep(HOUR)
-    assert mail_found() - before == 1
-    house.exchange.calls.clear()
-    await house.keep(HOUR)
-    read = [call.path for call in house.exchange.calls if call.method == "GET"]
-    assert read == [f"/v1.0/users/{MAILBOX}/messages"], "what was taken in is not fetched again, only listed"
-
-
-async def test_a_mail_that_cannot_be_had_holds_up_no_other_and_is_tried_for_days(
-    house: Office, caplog: pytest.LogCaptureFixture
-) -> None:
-    await house.keep()
-    for number in range(1, 4):
-        house.exchange.deliver(number, NOW + MINUTE * number)
-    house.exchange.sick = {"AAMk2="}
-    await house.keep(HOUR)
-    assert await house.texts() == ["I am mail 1.", "I am mail 3."]
-    for _ in range(40):
-        await house.keep(HOUR)
-    house.exchange.sick = set()
-    await house.keep(HOUR)
-    assert await house.texts() == ["I am mail 1.", "I am mail 2.", "I am mail 3."]
-    assert "action=mail_missing" in caplog.text
-    assert "mail 2" not in caplog.text
-
-
-async def test_a_mail_that_can_never_be_had_is_given_up_loudly(house: Office, caplog: pytest.LogCaptureFixture) -> None:
-    await house.keep()
-    house.exchange.deliver(1, NOW + MINUTE)
-    house.exchange.sick = {"AAMk1="}
-    for _ in range(80):
-        await house.keep(HOUR)
-    assert "ERROR" in {one.levelname for one in caplog.records if "mail_given_up" in one.getMessage()}
-    caplog.clear()
-    await house.keep(HOUR)
-    assert not caplog.records
-
-
 # Trouble
 
 
@@ -400,7 +293,3 @@ async def test_settings_that_could_not_work_are_refused_with_what_to_do(
         with pytest.raises(ConfigError, match=words):
             async with open_funnel(backbone, backbone.store, settings, clock):
                 raise AssertionError
-
-
-def mail_found() -> float:
-    return REGISTRY.get_sample_value("afterturn_mail_found_total") or 0.0

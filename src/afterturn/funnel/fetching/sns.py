@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
+from afterturn import telemetry
 from afterturn.clock import Clock
+from afterturn.funnel.arrivals import Upkeep
 from afterturn.funnel.email.sns import MAX_CERTIFICATE_BYTES
 from afterturn.funnel.sending.http import Http, Limits, asked, trouble
 from afterturn.funnel.sending.port import Reason, TryLater, Uncertain, Undeliverable
@@ -33,6 +36,16 @@ class SnsFetching:
         answer = await self._get(url, MAX_CERTIFICATE_BYTES)
         if not _CONFIRMED.search(answer):
             raise TryLater("sns", Reason.UNAVAILABLE, "unreadable")
+
+    async def keep(self, upkeep: Upkeep) -> None:
+        """Confirm a subscription of a topic that our settings name, also one that has ended.
+
+        Whoever has read a notification can end it, as each holds the address that does. It is over for good where the
+        settings name its topic no longer.
+        """
+        if upkeep.action == "resubscribe":
+            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="to-be-confirmed-anew")
+        await self.confirm(upkeep.reference["url"])
 
     async def _get(self, url: str, max_bytes: int) -> bytes:
         if not _OF_SNS.fullmatch(url):

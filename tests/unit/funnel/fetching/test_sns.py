@@ -10,8 +10,10 @@ from datetime import timedelta
 import httpx
 import pytest
 from tests.unit.funnel.sending.rig import LOST, PATIENT, Call, Fault, Provider, Told, clock, patience, serving
+from tests.unit.funnel.sns_rig import envelope, posted
 
-from afterturn.funnel.arrivals import Rejected
+from afterturn.funnel.arrivals import Rejected, Upkeep
+from afterturn.funnel.email.ses import read
 from afterturn.funnel.email.sns import MAX_CERTIFICATE_BYTES, Certificates
 from afterturn.funnel.fetching.sns import LIMITS, SnsFetching
 from afterturn.funnel.sending.http import Limits, open_http
@@ -173,3 +175,20 @@ async def test_the_token_of_a_subscription_is_in_no_log_and_in_no_error(
 
 def test_the_limits_are_shorter_than_the_patience_of_sns() -> None:
     assert LIMITS.connect <= LIMITS.whole < 15
+
+
+async def test_a_subscription_that_somebody_ended_begins_anew_and_that_is_told_loudly(
+    sns: Sns, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its signature and its topic were looked at at the door."""
+    [ended] = read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=CONFIRM)), now=clock())
+    [begun] = read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=CONFIRM)), now=clock())
+    assert isinstance(ended, Upkeep)
+    assert isinstance(begun, Upkeep)
+    async with fetching(sns) as fetch:
+        await fetch.keep(begun)
+        assert not caplog.records
+        await fetch.keep(ended)
+    assert sns.confirmed == ["2336412f37very-secret"] * 2
+    [told] = caplog.records
+    assert (told.levelname, "very-secret" in caplog.text) == ("ERROR", False)
