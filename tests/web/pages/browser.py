@@ -152,3 +152,9 @@ def visit(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
     yield found
     found.check()
     context.close()
+
+
+def too_wide(page: Page) -> float:
+    """How many pixels a page is wider than the room that it has beside its scroll bar."""
+    wide: float = page.evaluate("document.documentElement.scrollWidth - document.body.getBoundingClientRect().width")
+    return max(wide, 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
+from tests.web.pages.browser import Served, Visit, chromium, served, visit
 from tests.web.pages.demo import Site, fill, open_site
 
 
@@ -20,3 +22,22 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def site(filled: Path, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(filled, tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not for longer: while it is open, its thread has a loop, and async tests could not have theirs."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(filled: Path, tmp_path: Path) -> Iterator[Served]:
+    with served(filled, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def seen(browser: Browser, server: Served) -> Iterator[Visit]:
+    with visit(browser, server) as found:
+        yield found

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser, Locator, expect
-from tests.web.pages.browser import Served, Visit, chromium, served, visit
+from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
 
 from afterturn.funnel.dispatching import DISPATCHED
@@ -16,24 +13,6 @@ from afterturn.store.kept import Amendment
 
 NAME = "gas-smell-2b"
 PATH = f"/conversations/{NAME}"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(filled: Path, tmp_path: Path) -> Iterator[Served]:
-    with served(filled, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def seen(browser: Browser, server: Served) -> Iterator[Visit]:
-    with visit(browser, server) as found:
-        yield found
 
 
 def places(*parts: Locator) -> list[object]:

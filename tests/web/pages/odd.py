@@ -1,0 +1,64 @@
+"""Conversations that are hard on a page: long, in many scripts, failed, owed, with a great many files and people."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.web.pages.demo import Site
+
+from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.model import Attachment
+from afterturn.store.kept import Amendment
+from afterturn.stream.port import Queue
+
+LONG = "long-" + "x" * 180
+MAIL = f"{'maximiliane.von-und-zu-' * 3}hohenlohe@{'subdomain.' * 8}example.com"
+HOUSE = "the-very-long-name-of-the-oldest-building-in-the-whole-portfolio-of-the-company"
+WORD = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft"
+REASON = "the record is not JSON: " + "expecting a value " * 20
+
+
+async def settle_odd(site: Site) -> None:
+    """Some of each; the newest conversations of the inbox."""
+    files = tuple(
+        Attachment(url=f"https://files.example.com/{number}", name="long-file-name-" * 12 + f"{number}.pdf")
+        for number in range(3)
+    )
+    await _say(
+        site, "rtl", Channel.TELEGRAM, ("user77",), "בניין-האלון", "שלום, המזגן בדירה 4 לא עובד. call +972-3-555"
+    )
+    await _say(site, "faces", Channel.WEB, ("😀🎉 Björk & 王小明",), None, "😀" * 60 + "你好,我的暖气坏了。" * 9)
+    words = f"{WORD * 3} https://example.com/{'a' * 300}\n" + "One line.\n" * 12
+    await _say(site, LONG, Channel.EMAIL, (MAIL, "b@example.com", "c@example.com"), HOUSE, words, files)
+    await site.backbone.drain(eager=True)
+    for reason in ("nobody takes it", REASON):
+        await site.settle(LONG, "hello?")
+        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+        await site.backbone.stream.bury(taken[0], reason=reason)
+    for consumer in ("topics", "inbound-package"):
+        await site.fail(LONG, consumer)
+    now = site.backbone.clock()
+    await site.backbone.store.amend(LONG, Amendment(assignee=MAIL[:190]), revision=None, now=now)
+    await site.app.state.history.look()
+
+
+async def _say(
+    site: Site,
+    conversation_id: str,
+    channel: Channel,
+    people: tuple[str, ...],
+    place: str | None,
+    text: str,
+    files: tuple[Attachment, ...] = (),
+) -> None:
+    said = Message(
+        id=f"{conversation_id}-1",
+        direction=Direction.INBOUND,
+        role=Role.CUSTOMER,
+        text=text,
+        whole=text * 2,
+        at=site.backbone.clock(),
+        attachments=files,
+    )
+    meta = ConversationMeta(id=conversation_id, channel=channel, participants=people, property_id=place)
+    await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
