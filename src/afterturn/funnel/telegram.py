@@ -12,7 +12,7 @@ gets :class:`Nothing` for what cannot be read, never an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.addresses import legal_id
@@ -90,14 +90,23 @@ def read(request: Request, *, now: datetime, bot: str) -> tuple[Arrival, ...]:
         return (Nothing("unreadable"),)
     for kind in ("message", "edited_message"):
         if isinstance(message := update.get(kind), dict):
-            return (_read(message, kind == "edited_message", now, bot),)
+            edited = _edited_at(message, update, now) if kind == "edited_message" else None
+            return (_read(message, edited, now, bot),)
         if kind in update:
             return (Nothing("unreadable"),)
     kinds = OTHER_KINDS & update.keys()
     return (Nothing(min(kinds).replace("_", "-") if kinds else "unknown-kind"),)
 
 
-def _read(message: Mapping[str, Any], edited: bool, now: datetime, bot: str) -> Arrival:
+def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datetime) -> datetime:
+    """When, as Telegram has it: an older edit that comes again, or late, is still older. Within a second updates are
+    in the order of their ids.
+    """
+    at, number = from_seconds(message.get("edit_date"), now), _id(update.get("update_id"))
+    return now if at is None else min(at + timedelta(microseconds=int(number or 0) % 1_000_000), now)
+
+
+def _read(message: Mapping[str, Any], edited: datetime | None, now: datetime, bot: str) -> Arrival:
     chat, number = _id(field(message, "chat", "id")), _id(message.get("message_id"))
     if chat is None or number is None:
         return Nothing("unreadable")
@@ -108,7 +117,9 @@ def _read(message: Mapping[str, Any], edited: bool, now: datetime, bot: str) -> 
     return _content(message, edited, chat, number, now, bot)
 
 
-def _content(message: Mapping[str, Any], edited: bool, chat: str, number: str, now: datetime, bot: str) -> Arrival:
+def _content(
+    message: Mapping[str, Any], edited: datetime | None, chat: str, number: str, now: datetime, bot: str
+) -> Arrival:
     extra = _extra(message, chat)
     text = text_of(message.get("text"), extra) or text_of(message.get("caption"), extra)
     text = text or text_of(_in_words(message), extra)
@@ -116,8 +127,8 @@ def _content(message: Mapping[str, Any], edited: bool, chat: str, number: str, n
     if not text and not files and "left_out" not in extra:
         return Nothing("unreadable" if _CONTENT & message.keys() else "service-message")
     provider_id, thread = legal_id("", f"{chat}:{number}"), Thread(_conversation(chat))
-    if edited:
-        return Edited(provider_id=provider_id, thread=thread, at=now, text=text, attachments=files)
+    if edited is not None:
+        return Edited(provider_id=provider_id, thread=thread, at=edited, text=text, attachments=files)
     sender = _sender(message, chat)
     album = fact(message.get("media_group_id"))
     return Arrived(

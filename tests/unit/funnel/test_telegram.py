@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -136,7 +136,8 @@ def test_a_message_comes_in_as_it_was_written(name: str) -> None:
 def test_an_edit_changes_the_message_of_its_id() -> None:
     original = only(read(request(sample("telegram/docs-reply.json")), now=NOW, bot="b"))
     edited = only(read(request(sample("telegram/docs-edited-message.json")), now=NOW, bot="b"))
-    assert edited == Edited("1111111:1365", original.thread, NOW, "Edited text")
+    at = datetime(2015, 9, 7, 17, 23, 20, 10_000, tzinfo=UTC)  # within its second by the update's id
+    assert edited == Edited("1111111:1365", original.thread, at, "Edited text")
     assert edited.provider_id == original.provider_id
 
 
@@ -182,8 +183,9 @@ def test_edits_are_edits_even_of_what_only_telegram_sees() -> None:
     same = arrival({"update_id": 2, "edited_message": message(edit_date=1780300100)["message"]})
     other = arrival({"update_id": 3, "edited_message": message(text="go on", edit_date=1780300200)["message"]})
     assert (first.provider_id, first.text) == ("77:10", "stop it")
-    assert same == Edited("77:10", first.thread, NOW, "stop it")
-    assert other == Edited("77:10", first.thread, NOW, "go on")
+    at = datetime.fromtimestamp(1780300100, UTC)
+    assert same == Edited("77:10", first.thread, at + timedelta(microseconds=2), "stop it")
+    assert other == Edited("77:10", first.thread, at + timedelta(seconds=100, microseconds=3), "go on")
     assert arrival({"update_id": 4, "my_chat_member": {"chat": {"id": 77}}}) == Nothing("my-chat-member")
     photo = [{"file_id": "new", "width": 1, "height": 1}]
     replaced = arrival({"update_id": 5, "edited_message": message(text=None, caption="now", photo=photo)["message"]})
