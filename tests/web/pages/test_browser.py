@@ -9,8 +9,9 @@ from playwright.sync_api import expect
 from tests.web.pages.browser import Visit, too_wide
 from tests.web.pages.demo import Site
 
-from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn import Channel, ConversationMeta, Direction, Message, Role, Stamp, Turn
 from afterturn.inbox import InboxQuery
+from afterturn.model import Attachment
 from afterturn.stream.port import Queue
 
 PATH = "/conversations/gas-smell-2b"
@@ -160,13 +161,32 @@ def test_hostile_words_run_nothing_and_call_nobody(seen: Visit) -> None:
 
     async def settle(site: Site) -> None:
         now = site.backbone.clock()
+        files = tuple(
+            Attachment(url=url, name=words[0]) for url in ("javascript:alert(9)", "https://evil.example/a.svg")
+        )
         messages = tuple(
-            Message(id=f"m{place}", direction=Direction.INBOUND, role=Role.CUSTOMER, text=text, at=now)
+            Message(
+                id=f"m{place}",
+                direction=Direction.INBOUND,
+                role=Role.CUSTOMER,
+                text=text,
+                whole=text + words[1],
+                attachments=files,
+                at=now,
+            )
             for place, text in enumerate(words)
         )
         name = '"><img src=x onerror=alert(7)>'
         meta = ConversationMeta(id="evil", channel=Channel.EMAIL, participants=(name,), property_id=name)
         await site.backbone.settle(Turn(conversation=meta, messages=messages))
+        await site.backbone.drain(eager=True)
+        await site.settle("evil", words[0])
+        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+        await site.backbone.stream.bury(taken[0], reason=words[0] + words[1])
+        stamp = Stamp(data={"topics": words[:2], "alerts": words[:1], words[1]: words[0]})
+        now = site.backbone.clock()
+        await site.backbone.store.stamp("evil", "maintenance", stamp, through=now, now=now)
+        await site.fail("evil", "grade")
 
     seen.served.call(settle(seen.served.site))
     for path in ("/", "/conversations/evil", "/?participant=%22%3E%3Cimg%20src=x%20onerror=alert(8)%3E", "/operations"):
@@ -176,6 +196,22 @@ def test_hostile_words_run_nothing_and_call_nobody(seen: Visit) -> None:
         assert too_wide(seen.page) == 0
     seen.go("/conversations/evil")
     for word in words[:2]:
-        expect(seen.page.get_by_text(word)).to_be_visible()
-    seen.page.get_by_text("Show all of it").click()
+        expect(seen.page.locator(".said").get_by_text(word).first).to_be_visible()
+    seen.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert seen.page.locator("main img, main iframe, main script, main style").count() == 0
+    assert seen.page.locator("main a[href^='javascript']").count() == 0
     assert too_wide(seen.page) == 0
+
+
+def test_words_that_did_run_or_call_would_be_seen(seen: Visit) -> None:
+    """So that the tests of what must not happen can fail."""
+    seen.page.evaluate("alert('one')")
+    assert seen.dialogs == ["one"]
+    seen.page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://evil.example/pixel.png'}))")
+    seen.page.wait_for_function("document.querySelector('body > img').complete")
+    assert any("Content Security Policy" in one for one in seen.errors)
+    with seen.page.expect_event("requestfailed", lambda one: one.url == "https://evil.example/"):
+        seen.page.evaluate("setTimeout(() => { location.href = 'https://evil.example/' })")
+    assert "https://evil.example/" in seen.strangers
+    for told in (seen.dialogs, seen.strangers, seen.errors):
+        told.clear()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.web.pages.demo import Site, link, rows, value
 
-from afterturn.inbox import InboxQuery
+from afterturn.inbox import Inbox, InboxQuery
 from afterturn.web.pages import asking
 from afterturn.web.pages.live import Live
 from afterturn.web.pages.rendering import POLICY
@@ -67,6 +67,11 @@ async def test_rows_that_move_up_while_a_person_pages_come_neither_twice_nor_mak
         ("/?synthetic=1", {"include_synthetic": True}),
         ("/?owed=any", {"owed": ("any",)}),
         ("/?window=24h", {"window": "24h"}),
+        ("/?words=smell+gas", {"words": "smell gas"}),
+        (
+            "/?words=the&property=maple-court&window=7d",
+            {"words": "the", "properties": ("maple-court",), "window": "7d"},
+        ),
     ],
 )
 async def test_an_address_shows_what_it_asks_for(site: Site, address: str, asked: dict[str, object]) -> None:
@@ -137,6 +142,40 @@ async def test_the_search_box_finds_ids_phones_mails_and_names(site: Site) -> No
         assert rows((await client.get(await found("+1 (515) 555-0142"))).text) == ["gas-smell-2b"]
 
 
+async def test_the_search_box_finds_words_of_messages_and_shows_where_they_stand(site: Site) -> None:
+    await site.settle("gas-smell-2b", "Invoice 48213345 <b>is</b> wrong")
+    async with site.client() as client:
+        for words in ("invoice 4821", "48213345", "<b>is</b> wrong"):
+            lead = (await client.get("/search", params={"q": words})).headers["location"]
+            assert lead.startswith("/?words=")
+            page = (await client.get(lead)).text
+            assert rows(page) == ["gas-smell-2b"]
+            assert "<b>is</b>" not in page
+            assert "<mark>" in page
+        assert "<mark>Invoice</mark> <mark>48213345</mark> &lt;b&gt;" in (await client.get("/?words=invoice+482")).text
+        nobody = (await client.get("/?words=nobody-said-this")).text
+        assert "Nothing matches" in nobody
+        assert 'href="/?participant=nobody-said-this"' in nobody
+        for hostile in ('"', "NEAR(", "* OR *", "\x00", "a" * 200):
+            assert (await client.get("/", params={"words": hostile})).status_code == 200
+            assert (await client.get("/search", params={"q": hostile})).status_code == 303
+        assert (await client.get("/", params={"words": "a" * 201})).status_code == 422
+
+
+async def test_where_words_are_not_searched_the_box_does_not_offer_them(site: Site) -> None:
+    searcher, site.backbone.searcher = site.backbone.searcher, None
+    inbox, site.backbone.inbox = site.backbone.inbox, Inbox(site.backbone.store, site.backbone.clock)
+    async with site.client() as client:
+        assert "words" not in (await client.get("/")).text.partition('id="q"')[2].partition(">")[0]
+        assert (await client.get("/search", params={"q": "the lift"})).headers["location"] == "/?participant=the+lift"
+        refused = await client.get("/", params={"words": "lift"})
+        assert refused.status_code == 422
+        assert "embedded profile" in refused.text
+        told = (await client.get("/api/v1/conversations", params={"words": "lift"})).json()["error"]
+        assert "embedded profile" in told["message"]
+    site.backbone.searcher, site.backbone.inbox = searcher, inbox
+
+
 async def test_a_caller_of_one_property_sees_nothing_of_another(site: Site) -> None:
     async with site.client("maple") as client:
         page = (await client.get("/")).text
@@ -147,7 +186,8 @@ async def test_a_caller_of_one_property_sees_nothing_of_another(site: Site) -> N
         nowhere = await client.get("/conversations/no-such")
         assert (hidden.status_code, hidden.text) == (404, nowhere.text.replace("no-such", "packages-sunday"))
         search = await client.get("/search", params={"q": "packages-sunday"})
-        assert search.headers["location"] == "/?participant=packages-sunday"
+        assert search.headers["location"] == "/?words=packages-sunday"
+        assert not rows((await client.get(search.headers["location"])).text)
         assert (await client.get("/operations")).status_code == 403
 
 

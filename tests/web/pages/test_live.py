@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
+from tests.web.pages.test_operations import bury
 
 from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.funnel.intake import DELIVERY
@@ -127,3 +130,22 @@ def test_a_session_that_ended_is_said_on_the_open_page(seen: Visit) -> None:
     expect(seen.page.locator(".offline")).to_contain_text("Your session has ended.")
     seen.page.get_by_role("link", name="Reload").click()
     expect(seen.page.get_by_label("Token")).to_be_focused()
+
+
+def test_operations_keep_their_numbers_and_say_when_a_list_is_old(browser: Browser, server: Served) -> None:
+    with visit(browser, server) as seen:
+        page, site = seen.page, server.site
+        page.clock.install()
+        seen.go("/operations?owed=7d")
+        dead = page.locator("[data-stage=dead] .number")
+        expect(dead).to_have_text("0")
+        heads = page.locator("main h2")
+        before = [one.bounding_box() for one in heads.all()]
+        server.call(site.settle(NAME, "hello?"))
+        server.call(bury(site))
+        page.clock.run_for(11_000)
+        expect(dead).to_have_text("1")
+        assert [one.bounding_box() for one in heads.all()] == before
+        page.get_by_role("link", name="The lists have changed: reload").click()
+        expect(page.get_by_role("button", name=f"Redrive that of {NAME}")).to_be_visible()
+        expect(page).to_have_url(re.compile("owed=7d"))

@@ -69,6 +69,7 @@ async def show_operations(
         "operations.html",
         stages=stages(now, past),
         consumers=consumers(now, past, await backbone.store.registrations(), backbone.registry.signalled),
+        here=address(PATH, [("owed", window.value), ("plots", past.span.value)]),
         spans=_links(Span, past.span, owed=window.value),
         letters=None if letters is None else [letter_view(one) for one in letters[:_SHOWN]],
         more_letters=letters is not None and len(letters) > _SHOWN,

@@ -45,6 +45,7 @@ class Past:
 class Stage:
     """``number``: None where it does not answer."""
 
+    key: str
     name: str
     number: int | None
     age: str
@@ -104,6 +105,7 @@ def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
 
     def stage(name: str, key: str, number: int | None, oldest: datetime | None, bad: bool = False) -> Stage:
         return Stage(
+            key=key,
             name=name,
             number=number,
             age=_aged(number, None if oldest is None else now.at - oldest, bad),

@@ -1,11 +1,21 @@
-// Keeps the numbers of the stages fresh while somebody looks; tables stay, so that no button moves under a hand.
+// Keeps the numbers of the stages fresh while somebody looks. Tables stay, so that no button moves under a hand; where
+// they are no longer true, the page says so.
+
+import { fetched } from "./live.js";
+
+const stages = document.getElementById("stages");
+const bar = document.querySelector(".arrivals a");
+const listed = () => [...stages.querySelectorAll("[data-stage=failed] .number, [data-stage=dead] .number")]
+  .map((one) => one.textContent).join();
+const first = listed();
 
 async function renew() {
   if (document.hidden) return;
-  const answer = await fetch(`/operations/stages${location.search}`, { headers: { accept: "text/html" }, credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  document.getElementById("stages").replaceChildren(...fresh.body.childNodes);
+  const fresh = await fetched(`/operations/stages${location.search}`);
+  stages.replaceChildren(...fresh.body.childNodes);
+  const changed = listed() !== first;
+  bar.hidden = !changed;
+  bar.querySelector("span").textContent = changed ? "The lists have changed: reload" : "";
 }
 
 setInterval(() => renew().catch(() => {}), 10000);
