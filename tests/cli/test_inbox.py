@@ -80,6 +80,18 @@ def test_filters(filled: Path, arguments: list[str], expected: list[str]) -> Non
     assert ids(*arguments) == expected
 
 
+def test_words_are_found_and_shown_where_they_stand(filled: Path) -> None:
+    assert ids("--words", "LEAKS 4") == ["c-4"]
+    assert ids("--words", "sink le", "--channel", "email", "--limit", "2") == ["c-9", "c-7"]
+    assert ids("--words", "nothing") == ids("--words", "***") == []
+    (row,) = call("inbox", "--words", "leaks 4", "--json").json["rows"]
+    assert [piece["text"] for piece in row["hit"]["snippet"] if piece["hit"]] == ["leaks", "4"]
+    assert "my sink leaks 4" in call("inbox", "--words", "4").out
+    done = call("inbox", "--words", "x" * 201)
+    assert done.code == 2
+    assert "--words" in done.err
+
+
 def test_pages_join_without_gap_or_repeat(filled: Path) -> None:
     found: list[str] = []
     cursor: list[object] = []

@@ -155,8 +155,45 @@ async def test_the_search_of_a_page_finds_what_is_hidden_as_it_finds_what_is_not
         for words in (name_of("elm"), "c-none", f"+1 {name_of('elm')}"):
             answer = await client.get("/search", params={"q": words})
             leads.append(answer.headers["location"].partition("=")[0])
-            page = await client.get("/", params={"participant": words})
-            assert f"/conversations/{name_of('elm')}" not in page.text
+            for name in ("participant", "words"):
+                page = await client.get("/", params={name: words})
+                assert f"/conversations/{name_of('elm')}" not in page.text
         shown = await client.get("/search", params={"q": name_of("oak")})
-    assert set(leads) == {"/?participant"}
+    assert set(leads) == {"/?words"}
     assert shown.headers["location"] == f"/conversations/{name_of('oak')}"
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+async def test_words_of_a_hidden_property_are_found_as_words_that_nobody_said(rig: Rig, indexed: bool) -> None:
+    await fill(rig)
+    if indexed:
+        assert rig.backbone.searcher is not None
+        await rig.backbone.searcher.catch_up(limit=1_000)
+    for caller in CALLERS:
+        hidden = hidden_from(caller)
+        async with rig.client(caller) as client:
+            said = await client.get(INBOX, params={"words": "marked", "window": "all"})
+            assert set(ids(said)) == {name_of(one) for one in PROPERTIES if one not in hidden}
+            nothing = await client.get(INBOX, params={"words": "nobody-said-this"})
+            for one in PROPERTIES:
+                words = SECRET.format(one)
+                found = await client.get(INBOX, params={"words": words})
+                page = await client.get("/", params={"words": words, "property": one})
+                if one in hidden:
+                    assert found.json() == nothing.json()
+                    assert name_of(one) not in page.text
+                else:
+                    assert ids(found) == [name_of(one)]
+                    assert f"/conversations/{name_of(one)}" in page.text
+
+
+async def test_a_cursor_for_words_is_none_for_others(rig: Rig) -> None:
+    for number in range(3):
+        await rig.settle(f"c-{number}", "a leak", property_id="oak")
+    async with rig.client("oak") as client:
+        asked = {"words": "leak", "limit": "1"}
+        cursor = (await client.get(INBOX, params=asked)).json()["nextCursor"]
+        assert ids(await client.get(INBOX, params={**asked, "cursor": cursor})) == ["c-1"]
+        assert (await client.get(INBOX, params={**asked, "words": "lea", "cursor": cursor})).status_code == 400
+    async with rig.client("desk") as client:
+        assert (await client.get(INBOX, params={**asked, "cursor": cursor})).status_code == 400

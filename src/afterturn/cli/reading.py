@@ -17,6 +17,7 @@ from afterturn.cli.thread import print_thread, thread_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.inbox.search import Hit
 from afterturn.model import Channel, Message, Status, WorkOrder, parse
 from afterturn.reactions.state import ReactionState
 
@@ -31,6 +32,7 @@ _FLAGS = {
     "owed": "--owed",
     "failed": "--failed",
     "participant": "--participant",
+    "words": "--words",
     "limit": "--limit",
 }
 """The flag of each field of a query, for what is said about a bad one."""
@@ -65,6 +67,12 @@ def inbox(
     ] = None,
     status: Annotated[Status | None, typer.Option(metavar="open|closed", help="Of this status only.")] = None,
     participant: Annotated[str | None, typer.Option(metavar="ADDRESS", help="With this exact address.")] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="All of these in one message, the last one perhaps a beginning. Embedded profile only."
+        ),
+    ] = None,
     include_synthetic: Annotated[
         bool, typer.Option("--include-synthetic", metavar="", help="Probes and tests, too.")
     ] = False,
@@ -90,6 +98,7 @@ def inbox(
         failed=failed or (),
         status=status,
         participant=participant,
+        words=words,
         include_synthetic=include_synthetic,
         limit=limit,
     )
@@ -120,10 +129,15 @@ async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | N
 
 
 async def last_words(backbone: Backbone, rows: Sequence[Row]) -> dict[str, Message | None]:
-    """The newest message of each conversation."""
-    ids = [row.conversation.id for row in rows]
+    """The newest message of each conversation; of one in which words were found, what was found."""
+    ids = [row.conversation.id for row in rows if row.hit is None]
     found = await asyncio.gather(*(backbone.store.messages(one, limit=1) for one in ids))
-    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)}
+    hits = {row.conversation.id: _cut(row.hit) for row in rows if row.hit is not None}
+    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)} | hits
+
+
+def _cut(hit: Hit) -> Message:
+    return hit.message.model_copy(update={"text": "".join(piece.text for piece in hit.snippet)})
 
 
 def _print_rows(rows: Sequence[Row], words: dict[str, Message | None]) -> None:

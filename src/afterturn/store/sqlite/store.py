@@ -28,6 +28,7 @@ from afterturn.store.port import (
     Window,
 )
 from afterturn.store.sqlite import amending, keeping, rows, stamping, writing
+from afterturn.store.sqlite.ranges import conditions
 from afterturn.store.sqlite.writing import Outbox
 
 
@@ -160,7 +161,7 @@ class SqliteStore:
         return await self._database.read(unit)
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
-        where, values = _conditions(part, before)
+        where, values = conditions(part, before)
 
         def unit(connection: sqlite3.Connection) -> Slice:
             found = connection.execute(
@@ -245,22 +246,3 @@ class SqliteStore:
             }
 
         return await self._database.read(unit)
-
-
-def _conditions(part: Range, before: RecencyKey | None) -> tuple[str, list[object]]:
-    """The part of the index as a key condition: one seek, whatever the size of the fleet."""
-    terms: list[str] = []
-    values: list[object] = []
-    if part.of_property:
-        terms.append("property_id IS ?")
-        values.append(part.property_id)
-    if part.since is not None:
-        terms.append("recency >= ?")
-        values.append(to_text(part.since))
-    if part.until is not None:
-        terms.append("recency < ?")
-        values.append(to_text(part.until))
-    if before is not None:
-        terms.append("(recency, id) < (?, ?)")
-        values += [to_text(before.at), before.conversation_id]
-    return " AND ".join(terms) or "1", values

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from afterturn.clock import to_text
 from afterturn.funnel.people import reply_chores
 from afterturn.inbox import InboxQuery, Row, Window
-from afterturn.inbox.query import MAX_LIMIT
+from afterturn.inbox.query import MAX_LIMIT, Words
 from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
 from afterturn.store.kept import Amendment
 from afterturn.web.api import shapes
@@ -60,6 +60,10 @@ class InboxParameters(Parameters):
     ] = ()
     status: Annotated[Status | None, Field(description="Open or closed ones only.")] = None
     participant: Annotated[Id | None, Field(description="With this exact address.")] = None
+    words: Annotated[
+        Words | None,
+        Field(description="All of these in one message, the last one perhaps a beginning. Embedded profile only."),
+    ] = None
     include_synthetic: Annotated[bool, Field(description="Probes and tests, too.")] = False
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Conversations a page.")] = 50
     cursor: CursorText = None
@@ -83,6 +87,7 @@ class InboxParameters(Parameters):
             failed=self.failed,
             status=self.status,
             participant=self.participant,
+            words=self.words,
             include_synthetic=self.include_synthetic,
             limit=self.limit,
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from afterturn.model import Conversation, Id, Message, Record, SettledTurn, Time, WorkOrder
+from afterturn.model import Conversation, Direction, Id, Message, Record, Role, SettledTurn, Time, WorkOrder
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
@@ -28,10 +28,29 @@ class ConversationShape(Conversation):
     reactions: Mapping[str, ReactionShape]  # type: ignore[assignment]
 
 
+class PieceShape(Record):
+    text: str
+    hit: Annotated[bool, Field(description="It is what was looked for.")]
+
+
+class HitShape(Record):
+    """The message with the words, the one that arrived last, and where in its text they are."""
+
+    message_id: Id
+    at: Time
+    direction: Direction
+    role: Role
+    snippet: tuple[PieceShape, ...]
+
+
+class FoundShape(ConversationShape):
+    hit: Annotated[HitShape | None, Field(description="Only where words are asked for.")] = None
+
+
 class InboxShape(Record):
     """A page, newest first. Where ``complete`` is false the read budget was spent before the page was full."""
 
-    rows: tuple[ConversationShape, ...]
+    rows: tuple[FoundShape, ...]
     next_cursor: NextCursor
     complete: bool
     scanned: Annotated[int, Field(description="Index rows that were read.")]

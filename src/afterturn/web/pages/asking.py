@@ -26,7 +26,7 @@ _FIELDS = {
 }
 """Names in the address that may come several times, and their fields of a query."""
 
-_SINGLE = ("window", "status", "participant")
+_SINGLE = ("window", "status", "participant", "words")
 _TOGGLES = {"synthetic": "include_synthetic"}
 _NAMES = (*_SINGLE, *_FIELDS, *_TOGGLES)
 
@@ -67,6 +67,8 @@ def pairs_of(query: InboxQuery) -> Pairs:
         found.append(("status", query.status.value))
     if query.participant is not None:
         found.append(("participant", query.participant))
+    if query.words:
+        found.append(("words", query.words))
     if query.include_synthetic:
         found.append(("synthetic", "1"))
     return tuple(found)
@@ -94,6 +96,7 @@ def told(name: str, value: str) -> str:
         "synthetic": "Tests shown",
         "window": f"Last {value}",
         "participant": value,
+        "words": f"words: {value}",
     }
     return words.get(name, f"{name.capitalize()} {value}")
 

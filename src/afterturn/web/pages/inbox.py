@@ -10,10 +10,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from afterturn.clock import EPOCH, parse_time
-from afterturn.errors import AfterturnError, InvalidCursor, NotFound
-from afterturn.inbox import Row
-from afterturn.model import UNASSIGNED, Message
+from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFound
+from afterturn.inbox import InboxQuery, Row
+from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
 from afterturn.store.port import ConsumerState, RecencyKey
+from afterturn.store.words import MAX_WORDS_CHARS
 from afterturn.web.access import Access
 from afterturn.web.api.common import Opened, Operator, Reached
 from afterturn.web.api.reach import Reach
@@ -56,6 +57,7 @@ async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller:
         consumers=live,
         properties=caller.scope.properties or (UNASSIGNED,),
         paged=cursor is not None,
+        searches=backbone.searcher is not None,
         now=backbone.clock(),
     )
     return render(request, "inbox.html", view=view)
@@ -63,7 +65,8 @@ async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller:
 
 @router.get("/search")
 async def search(reach: Reached, q: str = "") -> Response:
-    """To the conversation of that id, else to those with that phone number, e-mail address or name."""
+    """To the conversation of that id, else to those with that phone number, e-mail address or name, else to those in
+    which these words were said."""
     words = q.strip()
     if not words:
         return see("/")
@@ -72,10 +75,22 @@ async def search(reach: Reached, q: str = "") -> Response:
         try:
             row = await reach.row(words)
         except NotFound:
-            person = words[:200]
+            pass
         else:
             return see(conversation_path(row.conversation.id))
-    return see("/", ("participant", person))
+    if reach.backbone.searcher is None or await _is_somebody(reach, person, words):
+        return see("/", ("participant", person or words[:MAX_ID_CHARS]))
+    return see("/", ("words", words[:MAX_WORDS_CHARS]))
+
+
+async def _is_somebody(reach: Reach, person: str | None, words: str) -> bool:
+    """Whether somebody of that address or name is in the inbox; an address that was not looked for to the end is."""
+    try:
+        query = parse(InboxQuery, {"participant": person or words, "limit": 1})
+    except InvalidRecord:
+        return False
+    page = await reach.page(query, None)
+    return bool(page.rows) or (person is not None and not page.complete and page.next_cursor is not None)
 
 
 @router.get("/live")

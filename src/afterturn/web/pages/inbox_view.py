@@ -8,6 +8,7 @@ from datetime import datetime
 
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.inbox.search import Piece
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import RecencyKey
@@ -28,7 +29,8 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with."""
+    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with; ``words``: what was said
+    last, or where the words that are looked for stand."""
 
     id: str
     href: str
@@ -40,7 +42,7 @@ class RowView:
     assignee: str | None
     at: datetime
     speaker: str
-    words: str
+    words: tuple[Piece, ...]
     waits: bool
     closed: bool
     synthetic: bool
@@ -81,7 +83,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class InboxView:
-    """``older``: the next page; ``incomplete``: that it was cut short; ``live``: where arrivals are told."""
+    """``older``: the next page; ``incomplete``: that it was cut short; ``live``: where arrivals are told; ``somebody``:
+    the same words as a name; ``searches``: whether words of messages are searched here."""
 
     rows: tuple[RowView, ...]
     groups: tuple[Group, ...]
@@ -96,6 +99,9 @@ class InboxView:
     here: str
     window: str
     participant: str
+    words: str
+    somebody: str | None
+    searches: bool
     synthetic: bool
     filters: int
     """How many are on, beside the window."""
@@ -130,6 +136,7 @@ def reactions_of(row: Row) -> tuple[Reaction, ...]:
 def row_view(row: Row, last: Message | None) -> RowView:
     conversation = row.conversation
     people = conversation.participants
+    shown = last if row.hit is None else row.hit.message
     return RowView(
         id=conversation.id,
         href=conversation_path(conversation.id),
@@ -140,8 +147,8 @@ def row_view(row: Row, last: Message | None) -> RowView:
         property=conversation.property_id,
         assignee=conversation.assignee,
         at=conversation.recency,
-        speaker="" if last is None else last.role.value,
-        words=preview(last),
+        speaker=shown.role.value if shown is not None else "",
+        words=row.hit.snippet if row.hit is not None else (Piece(preview(last)),),
         waits=last is not None and last.direction is Direction.INBOUND and conversation.status is Status.OPEN,
         closed=conversation.status is Status.CLOSED,
         synthetic=conversation.synthetic or conversation.gauntlet,
@@ -160,6 +167,7 @@ def inbox_view(
     consumers: Sequence[str],
     properties: Iterable[str] = (),
     paged: bool,
+    searches: bool,
     now: datetime,
 ) -> InboxView:
     """``properties``: those that are known anyhow, such as the caller's own; ``paged``: not the first page."""
@@ -179,6 +187,9 @@ def inbox_view(
         here=here,
         window=(query.window or Window.ALL).value,
         participant=query.participant or "",
+        words=query.words or "",
+        somebody=address("/", (("participant", query.words),)) if query.words else None,
+        searches=searches,
         synthetic=query.include_synthetic,
         filters=len(replaced(pairs, "window", None)),
     )
