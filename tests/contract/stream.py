@@ -10,7 +10,7 @@ from tests.contract.samples import T0, at
 
 from afterturn.event import TurnSettled, make_event, read_event
 from afterturn.model import Channel, FlushMode, Origin
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Stream
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Stream
 from afterturn.testing import ManualClock
 
 VISIBLE = timedelta(seconds=30)
@@ -36,6 +36,10 @@ def name_of(record: Delivery | DeadLetter) -> str:
 
 def names(records: Sequence[Delivery | DeadLetter]) -> list[str]:
     return [name_of(record) for record in records]
+
+
+def _key(letter: DeadLetter) -> LetterKey:
+    return LetterKey(letter.died_at, letter.id)
 
 
 async def publish(stream: Stream, *told: str, consumer: str | None = None, emission: str | None = None) -> None:
@@ -274,3 +278,19 @@ class RedriveContract:
             await stream.bury(one, reason=f"reason {name_of(one)}")
         assert names(await stream.dead_letters(limit=2)) == ["a@1", "b@1"]
         assert [one.reason for one in await stream.dead_letters(limit=9)][2] == "reason c@1"
+
+    async def test_dead_letters_are_met_once_each_from_place_to_place(self, stream: Stream) -> None:
+        """Also beyond one that is redriven meanwhile."""
+        await publish(stream, *(f"{name}@1" for name in "abcde"))
+        for one in await receive(stream):
+            await stream.bury(one, reason="x")
+        whole = await stream.dead_letters(limit=9)
+        for limit in (1, 2, 5):
+            met: list[DeadLetter] = []
+            while page := await stream.dead_letters(after=_key(met[-1]) if met else None, limit=limit):
+                met += page
+            assert names(met) == names(whole) == [f"{name}@1" for name in "abcde"]
+        await stream.redrive([whole[1].id])
+        rest = names(await stream.dead_letters(after=_key(whole[1]), limit=9))
+        assert rest[-3:] == names(whole)[2:]
+        assert await stream.dead_letters(after=_key(whole[4]), limit=9) in ([], ())

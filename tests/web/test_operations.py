@@ -50,7 +50,10 @@ async def test_the_api_says_what_the_command_says(rig: Rig, path: str, command: 
     assert answer.status_code == 200
     told = await asyncio.to_thread(call, "--db", rig.backbone.settings.db, *command, "--json")
     assert told.code == 0
-    assert answer.json() == told.json
+    body = answer.json()
+    if "nextCursor" in body and "nextCursor" not in told.json:  # the command pages the inbox alone
+        assert (body.pop("nextCursor") is None) is told.json["complete"]
+    assert body == told.json
 
 
 async def test_an_audit_names_what_is_owed_as_the_command_does(rig: Rig) -> None:
@@ -62,8 +65,7 @@ async def test_an_audit_names_what_is_owed_as_the_command_does(rig: Rig) -> None
         oak = (await client.get(f"{LEDGER}/audit", params={"property": "oak"})).json()
     told = await asyncio.to_thread(call, "--db", rig.backbone.settings.db, "audit", "--json")
     assert told.code == 3
-    complete = found.pop("complete")
-    assert complete
+    assert (found.pop("complete"), found.pop("nextCursor")) == (True, None)
     assert _without_ages(found) == _without_ages(told.json)
     assert (len(short["debts"]), short["complete"], short["failed"]) == (1, False, found["failed"])
     assert oak["checked"] == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ def encode(cursor: Cursor, fingerprint: str) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode()
-    return base64.urlsafe_b64encode(_check(body, fingerprint) + body).rstrip(b"=").decode()
+    return seal(body, fingerprint)
 
 
 def decode(text: str, fingerprint: str) -> Cursor:
@@ -46,20 +45,33 @@ def decode(text: str, fingerprint: str) -> Cursor:
     own query may see.
     """
     try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
-        if check != _check(body, fingerprint) or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:
-            raise InvalidCursor(_PROBLEM)
-        at, conversation_id, since = json.loads(body)
+        at, conversation_id, since = json.loads(unseal(text, fingerprint))
         return Cursor(
             after=RecencyKey(parse_time(at), check_id(conversation_id)),
             since=None if since is None else parse_time(since),
         )
-    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidCursor(_PROBLEM) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidCursor(PROBLEM) from error
 
 
-_PROBLEM = "the cursor was altered, cut, or belongs to another query; start again from the first page"
+def seal(body: bytes, fingerprint: str) -> str:
+    """Opaque, URL-safe text of any place in the rows of a query."""
+    return base64.urlsafe_b64encode(_check(body, fingerprint) + body).rstrip(b"=").decode()
+
+
+def unseal(text: str, fingerprint: str) -> bytes:
+    """What was sealed. Raises InvalidCursor for anything that :func:`seal` did not make for this very query."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise InvalidCursor(PROBLEM) from error
+    check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
+    if check != _check(body, fingerprint) or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:
+        raise InvalidCursor(PROBLEM)
+    return body
+
+
+PROBLEM = "the cursor was altered, cut, or belongs to another query; start again from the first page"
 
 
 def _check(body: bytes, fingerprint: str) -> bytes:

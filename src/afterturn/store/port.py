@@ -107,6 +107,27 @@ class Failure:
     error: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class FailureKey:
+    """The place of a failure among all."""
+
+    consumer: str
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OrderKey:
+    """The place of a work order among all. ``rank``: of its urgency."""
+
+    rank: int
+    opened_at: datetime
+    order_id: str
+
+    @classmethod
+    def of(cls, order: WorkOrder) -> OrderKey:
+        return cls(order.urgency.rank, order.opened_at, order.id)
+
+
 class Writer(Protocol):
     """The half of the store that only ``settle/`` and the importers' path through it use."""
 
@@ -287,12 +308,19 @@ class Reader(Protocol):
         """Every conversation, in the order of ids."""
         ...
 
-    async def failures(self, *, limit: int) -> tuple[Failure, ...]: ...
+    async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
+        """In the order of consumers and conversations, beyond ``after``."""
+        ...
 
     async def work_orders(
-        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+        self,
+        *,
+        conversation_id: str | None = None,
+        open_only: bool = True,
+        after: OrderKey | None = None,
+        limit: int,
     ) -> tuple[WorkOrder, ...]:
-        """Most urgent first, then oldest first."""
+        """Most urgent first, then oldest first, beyond ``after``."""
         ...
 
     async def registrations(self) -> Mapping[str, Registration]: ...
@@ -319,7 +347,9 @@ __all__ = [
     "Chore",
     "ConsumerState",
     "Failure",
+    "FailureKey",
     "Keeper",
+    "OrderKey",
     "Range",
     "Reader",
     "RecencyKey",

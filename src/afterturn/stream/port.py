@@ -60,6 +60,14 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class LetterKey:
+    """The place of a dead letter among all."""
+
+    died_at: datetime
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Depth:
     """How many records wait (in flight ones included), and since when the oldest does.
 
@@ -110,8 +118,8 @@ class Stream(Publisher, Protocol):
         """Move a record to the dead letters at once."""
         ...
 
-    async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
-        """Oldest first."""
+    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+        """Oldest first, beyond ``after``, which may have been redriven meanwhile."""
         ...
 
     async def redrive(self, ids: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.errors import StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.sqlite.database import Database, Unit
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Receipt
 
 T = TypeVar("T")
 
@@ -79,12 +79,15 @@ class SqliteStream:
         now = self._clock()
         await self._write(lambda c: _bury(c, delivery.receipt, reason, now))
 
-    async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
+    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+        number = "" if after is None else after.id
+        beyond = int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0
+
         def unit(connection: sqlite3.Connection) -> list[DeadLetter]:
             found = connection.execute(
                 "SELECT id, consumer, group_id, body, reason, receives, published_at, died_at FROM dead_letters "
-                "ORDER BY id LIMIT ?",
-                (limit,),
+                "WHERE id > ? ORDER BY id LIMIT ?",
+                (beyond, limit),
             )
             return [
                 DeadLetter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.contract.samples import T0, at, message, meta, work_order
@@ -11,7 +12,7 @@ from tests.contract.store.shelf import Shelf, settle_new
 
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, Urgency
-from afterturn.store.port import ConsumerState, Failure, Registration, Store
+from afterturn.store.port import ConsumerState, Failure, FailureKey, OrderKey, Registration, Store
 
 
 async def stamp_of(store: Store, consumer: str = "topics", conversation_id: str = "c1") -> StoredStamp | None:
@@ -151,6 +152,26 @@ class StampContract:
         assert [one.conversation_id for one in await store.failures(limit=10)] == ["c1", "c2", "c3"]
         assert len(await store.failures(limit=2)) == 2
 
+    async def test_failures_are_met_once_each_from_place_to_place(self, store: Store) -> None:
+        """Also where the place itself is healed meanwhile; ids that are escaped keep their place."""
+        names = ["c1", 'c"2', "c#3", "c4"]
+        for name in names:
+            await settle_new(store, name, now=T0)
+            for consumer in ("topics", "grade"):
+                await store.fail(name, consumer, through=T0, error="E", now=T0)
+        whole = [FailureKey(one.consumer, one.conversation_id) for one in await store.failures(limit=99)]
+        assert whole == sorted(whole)
+        assert len(whole) == 8
+        for limit in (1, 3, 8):
+            met: list[FailureKey] = []
+            while page := await store.failures(after=met[-1] if met else None, limit=limit):
+                met += [FailureKey(one.consumer, one.conversation_id) for one in page]
+            assert met == whole
+        await store.request(whole[2].conversation_id, [whole[2].consumer], now=at(1))
+        rest = await store.failures(after=whole[2], limit=99)
+        assert [FailureKey(one.consumer, one.conversation_id) for one in rest] == whole[3:]
+        assert await store.failures(after=FailureKey("zzz", ""), limit=9) == ()
+
     async def test_a_request_makes_an_empty_stamp_and_lifts_a_failure(self, store: Store) -> None:
         await settle_new(store, "c1", now=at(1))
         await store.fail("c1", "grade", through=at(1), error="E", now=at(1))
@@ -211,6 +232,29 @@ class StampContract:
         assert [one.id for one in await store.work_orders(limit=2)] == ["b", "d"]
         assert [one.id for one in await store.work_orders(open_only=False, limit=10)] == ["e", "b", "d", "c", "a"]
         assert [one.id for one in await store.work_orders(conversation_id="c2", limit=10)] == ["c"]
+
+    async def test_work_orders_are_met_once_each_from_place_to_place(self, store: Store) -> None:
+        """Those of one moment, too, and beyond a place that is closed meanwhile."""
+        orders = tuple(
+            work_order(f"w{number}", urgency=list(Urgency)[number % 3], opened_at=at(number // 6), conversation_id="c1")
+            for number in range(20)
+        )
+        await settle_new(store, "c1", now=T0)
+        await store.stamp("c1", "maintenance", Stamp(work_orders=orders), through=T0, now=T0)
+        await store.close_work_order("c1", "w7", now=T0)
+        parts: list[dict[str, Any]] = [{}, {"open_only": False}, {"conversation_id": "c1"}, {"conversation_id": "c2"}]
+        for part in parts:
+            whole = [OrderKey.of(one) for one in await store.work_orders(**part, limit=99)]
+            assert whole == sorted(whole)
+            for limit in (1, 7, 20):
+                met: list[OrderKey] = []
+                while page := await store.work_orders(**part, after=met[-1] if met else None, limit=limit):
+                    met += [OrderKey.of(one) for one in page]
+                assert met == whole
+        before = [OrderKey.of(one) for one in await store.work_orders(limit=99)]
+        await store.close_work_order("c1", before[4].order_id, now=T0)
+        rest = await store.work_orders(after=before[4], limit=99)
+        assert [OrderKey.of(one) for one in rest] == before[5:]
 
     async def test_a_consumer_keeps_its_first_registration(self, store: Store) -> None:
         first = Registration("topics", T0, ConsumerState.SHADOW, timedelta(minutes=5))

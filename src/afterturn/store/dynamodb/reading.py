@@ -19,7 +19,7 @@ from afterturn.store.dynamodb.merge import Source, merge
 from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.requests import Query, all_starting
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.port import Range, RecencyKey, Slice
+from afterturn.store.port import OrderKey, Range, RecencyKey, Slice
 
 _LARGEST_READ = 500
 
@@ -74,18 +74,19 @@ class Reading:
             after = ids[-1]
         return tuple(rows.conversation(item) for item in items)
 
-    async def work_orders(self, conversation_id: str | None, open_only: bool, limit: int) -> tuple[WorkOrder, ...]:
+    async def work_orders(
+        self, conversation_id: str | None, open_only: bool, after: OrderKey | None, limit: int
+    ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None:
             query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
             own = [rows.work_order(item) async for item in self._table.items(query)]
-            return tuple(sorted((one for one in own if _is_wanted(one, open_only)), key=_by_urgency)[:limit])
+            wanted = [one for one in own if _is_wanted(one, open_only) and (after is None or OrderKey.of(one) > after)]
+            return tuple(sorted(wanted, key=OrderKey.of)[:limit])
         partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
-        found = [
-            rows.work_order(item)
-            for partition in partitions
-            for item in [one async for one in self._table.items(Query(partition, index=WORK_ORDER), limit)]
-        ]
-        return tuple(sorted(found, key=_by_urgency)[:limit])
+        above = None if after is None else keys.urgency(after.rank, after.opened_at, after.order_id)
+        queries = [Query(partition, index=WORK_ORDER, above=above) for partition in partitions]
+        found = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
+        return tuple(sorted(found, key=OrderKey.of)[:limit])
 
     async def counts(self) -> Mapping[str, int]:
         """Reads every conversation once (not its messages): one read unit for each 4 KB of them. A number to look at
@@ -163,7 +164,3 @@ class _Window:
 
 def _is_wanted(order: WorkOrder, open_only: bool) -> bool:
     return not open_only or order.status is Status.OPEN
-
-
-def _by_urgency(order: WorkOrder) -> tuple[int, datetime, str]:
-    return order.urgency.rank, order.opened_at, order.id

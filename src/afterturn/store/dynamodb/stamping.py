@@ -36,7 +36,7 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Conflict, Table
-from afterturn.store.port import ConsumerState, Failure, Registration, Window
+from afterturn.store.port import ConsumerState, Failure, FailureKey, Registration, Window
 
 _MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
 """Beside them a stamp's transaction holds the conversation and a failure."""
@@ -161,8 +161,9 @@ class Stamping:
 
         await self._table.until_done(unit)
 
-    async def failures(self, limit: int) -> tuple[Failure, ...]:
-        found = self._table.items(Query(keys.FAILURES), limit)
+    async def failures(self, after: FailureKey | None, limit: int) -> tuple[Failure, ...]:
+        above = None if after is None else keys.failure(after.consumer, after.conversation_id)[1]
+        found = self._table.items(Query(keys.FAILURES, above=above), limit)
         return tuple(
             [
                 Failure(one["conversationId"], one["consumer"], from_text(one["failedThrough"]), one["error"])

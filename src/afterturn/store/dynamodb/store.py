@@ -31,6 +31,8 @@ from afterturn.store.port import (
     Chore,
     ConsumerState,
     Failure,
+    FailureKey,
+    OrderKey,
     Range,
     RecencyKey,
     Registration,
@@ -207,15 +209,20 @@ class DynamoStore:
     async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
         return await self._reading.scan(after, limit)
 
-    async def failures(self, *, limit: int) -> tuple[Failure, ...]:
-        return await self._stamping.failures(limit)
+    async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
+        return await self._stamping.failures(after, limit)
 
     async def work_orders(
-        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+        self,
+        *,
+        conversation_id: str | None = None,
+        open_only: bool = True,
+        after: OrderKey | None = None,
+        limit: int,
     ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None and not _is_id(conversation_id):
             return ()
-        return await self._reading.work_orders(conversation_id, open_only, limit)
+        return await self._reading.work_orders(conversation_id, open_only, after, limit)
 
     async def registrations(self) -> Mapping[str, Registration]:
         return await self._stamping.registrations()

@@ -18,6 +18,8 @@ from afterturn.store.port import (
     Chore,
     ConsumerState,
     Failure,
+    FailureKey,
+    OrderKey,
     Range,
     RecencyKey,
     Registration,
@@ -182,25 +184,36 @@ class SqliteStore:
 
         return await self._database.read(unit)
 
-    async def failures(self, *, limit: int) -> tuple[Failure, ...]:
+    async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
+        beyond = "" if after is None else "AND (consumer, conversation_id) > (?, ?) "
+        values = () if after is None else (after.consumer, after.conversation_id)
+
         def unit(connection: sqlite3.Connection) -> tuple[Failure, ...]:
             found = connection.execute(
                 "SELECT conversation_id, consumer, failed_through, error FROM stamps WHERE failed_through IS NOT NULL "
-                "ORDER BY consumer, conversation_id LIMIT ?",
-                (limit,),
+                f"{beyond}ORDER BY consumer, conversation_id LIMIT ?",
+                (*values, limit),
             )
             return tuple(Failure(row[0], row[1], from_text(row[2]), row[3]) for row in found)
 
         return await self._database.read(unit)
 
     async def work_orders(
-        self, *, conversation_id: str | None = None, open_only: bool = True, limit: int
+        self,
+        *,
+        conversation_id: str | None = None,
+        open_only: bool = True,
+        after: OrderKey | None = None,
+        limit: int,
     ) -> tuple[WorkOrder, ...]:
         where = "status = 'open'" if open_only else "1"
         values: list[object] = []
         if conversation_id is not None:
             where += " AND conversation_id = ?"
             values.append(conversation_id)
+        if after is not None:
+            where += " AND (urgency_rank, opened_at, id) > (?, ?, ?)"
+            values += [after.rank, to_text(after.opened_at), after.order_id]
 
         def unit(connection: sqlite3.Connection) -> tuple[WorkOrder, ...]:
             found = connection.execute(

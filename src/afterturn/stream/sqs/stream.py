@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.clock import Clock, to_millis
 from afterturn.errors import StreamUnavailable
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, Queue, Receipt
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Receipt
 from afterturn.stream.sqs import batches, letters, records
 from afterturn.stream.sqs.client import QueueUrls, SqsClient
 from afterturn.stream.sqs.letters import Letters
@@ -86,10 +87,13 @@ class SqsStream(SqsPublisher):
     async def bury(self, delivery: Delivery, *, reason: str) -> None:
         await self._letters[delivery.receipt.queue].bury(delivery, reason)
 
-    async def dead_letters(self, *, limit: int) -> Sequence[DeadLetter]:
-        found = [one for queue in Queue for one in await self._letters[queue].list(limit)]
+    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+        """Beyond a place all of them are looked at: SQS shows no message but by receiving it."""
+        read = limit if after is None else sys.maxsize
+        found = [one for queue in Queue for one in await self._letters[queue].list(read)]
         found.sort(key=lambda one: (one[0].died_at, one[0].queue, one[1]))
-        return [letter for letter, _ in found[:limit]]
+        known = [letter for letter, _ in found]
+        return (known if after is None else _beyond(known, after))[:limit]
 
     async def redrive(self, ids: Sequence[str]) -> int:
         moved: set[str] = set()
@@ -145,3 +149,11 @@ class SqsStream(SqsPublisher):
 def _seconds(visibility: timedelta) -> int:
     """SQS counts whole seconds, up to twelve hours."""
     return min(43_200, -(-visibility // timedelta(seconds=1)))
+
+
+def _beyond(found: Sequence[DeadLetter], after: LetterKey) -> Sequence[DeadLetter]:
+    """Those beyond a place. Where its letter is gone, those of its very time may come again: none is left out."""
+    for place, one in enumerate(found):
+        if one.id == after.id:
+            return found[place + 1 :]
+    return [one for one in found if one.died_at >= after.died_at]

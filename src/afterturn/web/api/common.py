@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.message
 import hashlib
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Request, Security
@@ -89,6 +89,10 @@ class Parameters(Record):
 
 class LimitParameters(Parameters):
     limit: Annotated[int, Field(ge=1, le=500, description="At most so many.")] = 100
+
+
+class ListParameters(LimitParameters):
+    cursor: CursorText = None
 
 
 class PageParameters(Parameters):
@@ -237,3 +241,8 @@ def tagged(documented: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[
 
 def told(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(value, status, headers)
+
+
+def listed(name: str, shown: Sequence[Any], next_cursor: str | None, **more: Any) -> JSONResponse:
+    """A page of a list."""
+    return told({**more, name: list(shown), "nextCursor": next_cursor, "complete": next_cursor is None})

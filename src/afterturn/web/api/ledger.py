@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Query, Request
@@ -10,23 +10,28 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, Field, model_validator
 
 from afterturn.backbone import Backbone
-from afterturn.clock import parse_duration
+from afterturn.clock import EPOCH, parse_duration
 from afterturn.errors import NotFound
+from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Id, Label, Record, Time
+from afterturn.store.port import RecencyKey
+from afterturn.store.reads import key_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
     IdempotencyKey,
     JsonRoute,
-    LimitParameters,
+    ListParameters,
     OnCall,
     Opened,
     answers,
     derived,
     errors,
+    listed,
     told,
 )
+from afterturn.web.api.places import place_text, read_place
 from afterturn.web.errors import Refused
 from afterturn.web.replays import Replays
 
@@ -73,7 +78,7 @@ class _Part(Record):
         return self
 
 
-class AuditParameters(_Part, LimitParameters):
+class AuditParameters(_Part, ListParameters):
     grace: Duration | None = None
 
 
@@ -97,16 +102,37 @@ class AskReplay(_Part):
         **answers(
             shapes.AuditShape,
             "What the audit found.",
-            {"clean": False, "checked": 85, "owed": 1, "failed": 0, "debts": [shapes.DEBT], "complete": True},
+            {
+                "clean": False,
+                "checked": 85,
+                "owed": 1,
+                "failed": 0,
+                "debts": [shapes.DEBT],
+                "nextCursor": None,
+                "complete": True,
+            },
         ),
-        **errors(),
+        **errors(400),
     },
 )
 async def audit(caller: OnCall, backbone: Opened, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
-    """Each reaction that is owed or has failed. Reads every row of the selection; `limit` bounds the debts shown."""
-    found = await backbone.ledger.audit(_selection(asked), grace=_grace(asked.grace, backbone))
-    body = found.to_json()
-    return told({**body, "debts": body["debts"][: asked.limit], "complete": len(body["debts"]) <= asked.limit})
+    """Each reaction that is owed or has failed. Reads every row of the selection, and counts all that it finds;
+    `limit` bounds the debts shown."""
+    grace = _grace(asked.grace, backbone)
+    bound = ("debts", asked.since, asked.until, asked.property, grace)
+    after = None if asked.cursor is None else _place(asked.cursor, bound)
+    found = await backbone.ledger.audit(_selection(asked), grace=grace)
+    rest = sorted((debt for debt in found.debts if after is None or _place_of(debt) > after), key=_place_of)
+    last = rest[asked.limit - 1] if len(rest) > asked.limit else None
+    return listed(
+        "debts",
+        [debt.to_json() for debt in rest[: asked.limit]],
+        None if last is None else _cursor(last, bound),
+        clean=found.clean,
+        checked=found.checked,
+        owed=found.owed,
+        failed=found.failed,
+    )
 
 
 @router.post(
@@ -166,6 +192,29 @@ async def show_replay(
     if found is None:
         raise NotFound("this process knows of no such replay; sending the same one again goes on where it ended")
     return told(found.to_json())
+
+
+_DebtKey = tuple[timedelta, str, str]
+"""The newest conversation first; those of one moment by id, those of one conversation by consumer."""
+
+
+def _place_of(debt: Debt) -> _DebtKey:
+    return _debt_key(key_of(debt.conversation), debt.consumer)
+
+
+def _debt_key(row: RecencyKey, consumer: str) -> _DebtKey:
+    return EPOCH - row.at, row.conversation_id, consumer
+
+
+def _cursor(debt: Debt, bound: object) -> str:
+    row = key_of(debt.conversation)
+    return place_text(bound, row.at, row.conversation_id, debt.consumer)
+
+
+def _place(cursor: str, bound: object) -> _DebtKey:
+    at, conversation_id, consumer = read_place(cursor, bound, datetime, str, str)
+    assert isinstance(at, datetime)
+    return _debt_key(RecencyKey(at, str(conversation_id)), str(consumer))
 
 
 def _selection(part: _Part) -> Selection:

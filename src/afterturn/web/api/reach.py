@@ -18,12 +18,10 @@ from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id
 from afterturn.store.kept import Amendment
 from afterturn.store.port import RecencyKey
+from afterturn.web.api.orders import Orders
 from afterturn.web.roles import Scope
 
 T = TypeVar("T")
-
-_MOST_ORDERS = 2_000
-"""Work orders that one request of a caller with a scope looks through."""
 
 _NO_CONVERSATION = "there is no such conversation; GET /api/v1/conversations?window=all lists them"
 _NO_CURSOR = "the cursor was altered, cut, or belongs to another query; start again from the first page"
@@ -116,28 +114,14 @@ class Reach:
         )
 
     async def orders(
-        self, *, conversation_id: str | None, open_only: bool, limit: int
-    ) -> tuple[tuple[WorkOrder, ...], bool]:
-        """Work orders, the most urgent first, and whether that is all of them. Raises NotFound."""
-        store = self.backbone.store
-        if conversation_id is not None or self.scope.whole:
-            if conversation_id is not None:
-                await self.row(conversation_id)
-            found = await store.work_orders(conversation_id=conversation_id, open_only=open_only, limit=limit + 1)
-            return found[:limit], len(found) <= limit
-        found = await store.work_orders(open_only=open_only, limit=_MOST_ORDERS + 1)
-        seen: dict[str, bool] = {}
-        shown: list[WorkOrder] = []
-        for order in found[:_MOST_ORDERS]:
-            # Where its conversation is now: the order may have been opened under another property.
-            if order.conversation_id not in seen:
-                conversation = await store.conversation(order.conversation_id)
-                seen[order.conversation_id] = conversation is not None and self.scope.sees(conversation)
-            if seen[order.conversation_id]:
-                if len(shown) == limit:
-                    return tuple(shown), False
-                shown.append(order)
-        return tuple(shown), len(found) <= _MOST_ORDERS
+        self, *, conversation_id: str | None, open_only: bool, limit: int, cursor: str | None
+    ) -> Listed[WorkOrder]:
+        """Work orders, the most urgent first. Raises NotFound, InvalidCursor."""
+        if conversation_id is not None:
+            await self.row(conversation_id)
+        orders = Orders(self.backbone.store, self.scope, open_only, conversation_id)
+        shown, further = await orders.page(cursor, limit)
+        return Listed(tuple(shown), further)
 
     async def close(self, conversation_id: str, order_id: str) -> WorkOrder:
         """Close a work order. Raises NotFound."""

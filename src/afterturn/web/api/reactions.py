@@ -14,19 +14,21 @@ from afterturn.backbone import Backbone
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Id, Label, Record
-from afterturn.store.port import ConsumerState
+from afterturn.store.port import ConsumerState, FailureKey
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
     Admin,
     JsonRoute,
-    LimitParameters,
+    ListParameters,
     OnCall,
     Opened,
     answers,
     errors,
+    listed,
     told,
 )
+from afterturn.web.api.places import place_text, read_place
 
 _ALL = 1_000_000
 _NAME = {"conversationId": "c-17", "consumer": "topics"}
@@ -62,13 +64,16 @@ Name = Annotated[str, Path(description="The name of a consumer.", examples=["top
 @router.get(
     "/reactions/failed",
     responses={
-        **answers(shapes.FailuresShape, "Failed reactions.", {"failures": [_FAILURE], "complete": True}),
-        **errors(),
+        **answers(
+            shapes.FailuresShape, "Failed reactions.", {"failures": [_FAILURE], "nextCursor": None, "complete": True}
+        ),
+        **errors(400),
     },
 )
-async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[LimitParameters, Query()]) -> JSONResponse:
+async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[ListParameters, Query()]) -> JSONResponse:
     """Reactions that were given up on."""
-    found = await backbone.store.failures(limit=asked.limit + 1)
+    after = None if asked.cursor is None else _place(asked.cursor)
+    found = await backbone.store.failures(after=after, limit=asked.limit + 1)
     shown = [
         {
             "conversationId": one.conversation_id,
@@ -78,7 +83,10 @@ async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[LimitPa
         }
         for one in found[: asked.limit]
     ]
-    return told({"failures": shown, "complete": len(found) <= asked.limit})
+    last = found[asked.limit - 1] if len(found) > asked.limit else None
+    return listed(
+        "failures", shown, None if last is None else place_text("failures", last.consumer, last.conversation_id)
+    )
 
 
 @router.post(
@@ -133,6 +141,11 @@ async def promote(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
 async def retire(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
     """Let a consumer owe nothing any more. Its stamps stay."""
     return await _changed(backbone, name, ConsumerState.RETIRED)
+
+
+def _place(cursor: str) -> FailureKey:
+    consumer, conversation_id = read_place(cursor, "failures", str, str)
+    return FailureKey(str(consumer), str(conversation_id))
 
 
 _NO_CONSUMER = "no consumer of that name was ever registered; GET /api/v1/consumers lists them"

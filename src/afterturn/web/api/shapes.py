@@ -14,6 +14,7 @@ from afterturn.stream.port import Queue
 
 NextCursor = Annotated[str | None, Field(description="Leads to the next page; null at the end.")]
 Whole = Annotated[bool, Field(description="False where there is more than the limit let through.")]
+Last = Annotated[bool, Field(description="True at the end: there is no next page.")]
 
 
 class ReactionShape(Record):
@@ -96,7 +97,8 @@ class ReplyShape(Record):
 
 class WorkOrdersShape(Record):
     work_orders: tuple[WorkOrder, ...]
-    complete: Whole
+    next_cursor: NextCursor
+    complete: Last
 
 
 class DebtShape(Record):
@@ -116,7 +118,8 @@ class AuditShape(Record):
     owed: int
     failed: int
     debts: tuple[DebtShape, ...]
-    complete: Whole
+    next_cursor: NextCursor
+    complete: Last
 
 
 class SweptShape(Record):
@@ -176,7 +179,8 @@ class DeadLetterShape(Record):
 
 class DeadLettersShape(Record):
     dead_letters: tuple[DeadLetterShape, ...]
-    complete: Whole
+    next_cursor: NextCursor
+    complete: Last
 
 
 class RedrivenShape(Record):
@@ -192,7 +196,8 @@ class FailureShape(Record):
 
 class FailuresShape(Record):
     failures: tuple[FailureShape, ...]
-    complete: Whole
+    next_cursor: NextCursor
+    complete: Last
 
 
 class ReactionNameShape(Record):

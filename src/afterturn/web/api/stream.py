@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -12,18 +13,20 @@ from afterturn.backbone import Backbone
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Record
-from afterturn.stream.port import DeadLetter
+from afterturn.stream.port import DeadLetter, LetterKey
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
     JsonRoute,
-    LimitParameters,
+    ListParameters,
     OnCall,
     Opened,
     answers,
     errors,
+    listed,
     told,
 )
+from afterturn.web.api.places import place_text, read_place
 from afterturn.web.guards import unquoted
 
 _ALL = 1_000_000
@@ -96,17 +99,26 @@ async def show_stats(caller: OnCall, backbone: Opened) -> JSONResponse:
 @router.get(
     "/dead-letters",
     responses={
-        **answers(shapes.DeadLettersShape, "Dead letters.", {"deadLetters": [shapes.LETTER], "complete": True}),
-        **errors(),
+        **answers(
+            shapes.DeadLettersShape,
+            "Dead letters.",
+            {"deadLetters": [shapes.LETTER], "nextCursor": None, "complete": True},
+        ),
+        **errors(400),
     },
 )
 async def list_dead_letters(
-    caller: OnCall, backbone: Opened, asked: Annotated[LimitParameters, Query()]
+    caller: OnCall, backbone: Opened, asked: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
     """Stream records that were given up on, oldest first."""
-    found = await backbone.stream.dead_letters(limit=asked.limit + 1)
-    shown = [_letter(one) for one in found[: asked.limit]]
-    return told({"deadLetters": shown, "complete": len(found) <= asked.limit})
+    after = None if asked.cursor is None else _place(asked.cursor)
+    found = await backbone.stream.dead_letters(after=after, limit=asked.limit + 1)
+    last = found[asked.limit - 1] if len(found) > asked.limit else None
+    return listed(
+        "deadLetters",
+        [_letter(one) for one in found[: asked.limit]],
+        None if last is None else place_text("dead letters", last.died_at, last.id),
+    )
 
 
 @router.post(
@@ -138,6 +150,12 @@ async def show_dead_letter(
     if letter is None:
         raise NotFound(_NO_LETTER)
     return told(_letter(letter))
+
+
+def _place(cursor: str) -> LetterKey:
+    died_at, letter_id = read_place(cursor, "dead letters", datetime, str)
+    assert isinstance(died_at, datetime)
+    return LetterKey(died_at, str(letter_id))
 
 
 _NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"

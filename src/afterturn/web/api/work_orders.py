@@ -10,13 +10,13 @@ from pydantic import Field
 
 from afterturn.model import Id, WorkOrder
 from afterturn.web.api import shapes
-from afterturn.web.api.common import ConversationId, JsonRoute, LimitParameters, Reached, answers, errors, told
+from afterturn.web.api.common import ConversationId, JsonRoute, ListParameters, Reached, answers, errors, listed, told
 from afterturn.web.guards import unquoted
 
 router = APIRouter(route_class=JsonRoute, tags=["work orders"])
 
 
-class OrderParameters(LimitParameters):
+class OrderParameters(ListParameters):
     conversation: Annotated[Id | None, Field(description="Of this conversation.")] = None
     all: Annotated[bool, Field(description="Closed ones, too.")] = False
 
@@ -24,14 +24,18 @@ class OrderParameters(LimitParameters):
 @router.get(
     "/work-orders",
     responses={
-        **answers(shapes.WorkOrdersShape, "Work orders.", {"workOrders": [shapes.ORDER], "complete": True}),
-        **errors(404),
+        **answers(
+            shapes.WorkOrdersShape, "Work orders.", {"workOrders": [shapes.ORDER], "nextCursor": None, "complete": True}
+        ),
+        **errors(400, 404),
     },
 )
 async def list_work_orders(reach: Reached, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
-    """Work orders, the most urgent first."""
-    found, complete = await reach.orders(conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit)
-    return told({"workOrders": [one.to_json() for one in found], "complete": complete})
+    """Work orders, the most urgent first. A page may hold fewer than `limit`: `nextCursor` says whether it goes on."""
+    found = await reach.orders(
+        conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit, cursor=asked.cursor
+    )
+    return listed("workOrders", [one.to_json() for one in found.items], found.next_cursor)
 
 
 def _order_id(order_id: Annotated[str, Path(description="The id of a work order.", max_length=800)]) -> str:

@@ -66,7 +66,7 @@ async def show_conversation(
     last = int(upto) if _NUMBER.match(upto) else row.conversation.message_count
     first = max(last - len(found.items), 0)
     turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
-    orders, _ = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS)
+    orders = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
     sending = [one.id for one in found.items if _may_change(one, reach.backbone.clock())][-_WATCHED:]
     sent, about = await _noted(reach, conversation_id, found.items)
@@ -78,7 +78,7 @@ async def show_conversation(
         about=row_view(row, found.items[-1] if found.items else None),
         items=list(items(row, found.items, turns, first, sent, about)),
         stamps=[stamp_view(row, name) for name in row.states],
-        orders=orders,
+        orders=orders.items,
         here=here,
         older=address(here, older) if older else None,
         newest=cursor is None,

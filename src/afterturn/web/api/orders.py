@@ -1,0 +1,114 @@
+"""Work orders as far as one caller sees them: where an order's conversation is now, there it belongs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from afterturn.clock import from_text, to_text
+from afterturn.errors import InvalidCursor
+from afterturn.inbox.cursor import PROBLEM
+from afterturn.model import WorkOrder
+from afterturn.store.port import OrderKey, Store
+from afterturn.web.api.places import place_text, read_place
+from afterturn.web.roles import Scope
+
+MOST_LOOKED_AT = 1_000
+"""Orders that one request of a caller with a scope looks through."""
+
+_READ = 200
+_AT_ONCE = 20
+"""Conversations that are asked for at a time."""
+
+_PLACES = "list-place"
+_PLACE_KEPT = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class Orders:
+    """A list of them: of every conversation in the scope, or of one that was looked at before."""
+
+    store: Store
+    scope: Scope
+    open_only: bool
+    conversation_id: str | None = None
+    _seen: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> tuple[object, ...]:
+        """What a cursor is bound to."""
+        properties = self.scope.properties
+        return "orders", self.open_only, self.conversation_id, None if properties is None else sorted(properties)
+
+    async def page(self, cursor: str | None, limit: int) -> tuple[Sequence[WorkOrder], str | None]:
+        """At most ``limit``, the most urgent first, and where it goes on. Raises InvalidCursor.
+
+        Where the caller's own are rare among all, a page may come with fewer, even none: it goes on all the same.
+        """
+        after = None if cursor is None else await self._place(cursor)
+        shown: list[WorkOrder] = []
+        looked_at = 0
+        read = limit + 1 if self._sees_all else _READ
+        while looked_at < MOST_LOOKED_AT:
+            found = await self.store.work_orders(
+                conversation_id=self.conversation_id, open_only=self.open_only, after=after, limit=read
+            )
+            for order in await self._visible(found):
+                if len(shown) == limit:
+                    return shown, self.cursor(shown[-1])
+                shown.append(order)
+            if len(found) < read:
+                return shown, None
+            after = OrderKey.of(found[-1])
+            looked_at += len(found)
+        assert after is not None
+        return shown, await self._hidden_cursor(after)
+
+    def cursor(self, order: WorkOrder) -> str:
+        return place_text(self.asked, order.urgency.rank, order.opened_at, order.id)
+
+    @property
+    def _sees_all(self) -> bool:
+        return self.scope.whole or self.conversation_id is not None
+
+    async def _visible(self, found: Sequence[WorkOrder]) -> Sequence[WorkOrder]:
+        """Those whose conversations are the caller's now: an order may have been opened elsewhere."""
+        if self._sees_all:
+            return found
+        unknown = list(dict.fromkeys(one.conversation_id for one in found if one.conversation_id not in self._seen))
+        for begin in range(0, len(unknown), _AT_ONCE):
+            part = unknown[begin : begin + _AT_ONCE]
+            for name, one in zip(part, await asyncio.gather(*map(self.store.conversation, part)), strict=True):
+                self._seen[name] = one is not None and self.scope.sees(one)
+        return [one for one in found if self._seen[one.conversation_id]]
+
+    async def _hidden_cursor(self, after: OrderKey) -> str:
+        """A cursor tells whoever decodes it where it leads. This place may be of an order that is hidden: the store
+        keeps it, and the cursor holds a name of it.
+        """
+        name = secrets.token_urlsafe(18)
+        told: JsonValue = [after.rank, to_text(after.opened_at), after.order_id, repr(self.asked)]
+        await self.store.note(_PLACES, name, told, kept=_PLACE_KEPT)
+        return place_text((*self.asked, "kept"), name)
+
+    async def _place(self, cursor: str) -> OrderKey:
+        try:
+            rank, opened_at, order_id = read_place(cursor, self.asked, int, datetime, str)
+        except InvalidCursor:
+            return await self._kept_place(cursor)
+        assert isinstance(rank, int)
+        assert isinstance(opened_at, datetime)
+        return OrderKey(rank, opened_at, str(order_id))
+
+    async def _kept_place(self, cursor: str) -> OrderKey:
+        (name,) = read_place(cursor, (*self.asked, "kept"), str)
+        match (await self.store.noted(_PLACES, [str(name)])).get(str(name)):
+            case [int(rank), str(opened_at), str(order_id), str(asked)] if asked == repr(self.asked):
+                return OrderKey(rank, from_text(opened_at), order_id)
+            case _:
+                raise InvalidCursor(PROBLEM)
