@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import uuid
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from afterturn import telemetry
+from afterturn.bridge.outage import Outage
 from afterturn.bridge.plan import Plan, backoff, held_up, plan
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
@@ -45,6 +47,8 @@ class Bridge:
         self._visibility = visibility
         self.strangers: set[tuple[str | None, str]] = set()
         self._down = False
+        self._outage = Outage()
+        self._runs = itertools.count()
 
     async def pump(self, queue: Queue, *, limit: int) -> int:
         """Receive one batch and handle it; returns how many records there were. Raises EngineUnavailable."""
@@ -110,20 +114,22 @@ class Bridge:
         not all; where receives wait for records, those that wait when it begins may use up a second one. ``queues``:
         there each queue needs a run of its own, and a ``wake`` of its own.
         """
-        pause = poll
+        pause, run = poll, next(self._runs)
         while not stop.is_set():
             wake.clear()
             try:
                 if self._down:
                     await self._engine.ready()
                     self._down = False
+                    self._outage.answered()
                 handled = [await self.pump(queue, limit=limit) for queue in queues]
+                self._outage.over(run)
                 pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
                 self._down = self._down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
-                telemetry.log("bridge_paused", level=logging.ERROR, error=type(error).__name__, delay_s=pause)
+                self._outage.met(run, type(error).__name__)
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
 
@@ -171,6 +177,7 @@ class Bridge:
 
     async def _put_off(self, deliveries: Sequence[Delivery], *, error: str) -> None:
         """Give records back. Where that fails they come back by themselves, when their visibility ends."""
+        alike: dict[tuple[str, str | None, int, int], int] = {}
         for delivery in deliveries:
             delay = backoff(delivery.receives)
             try:
@@ -178,14 +185,18 @@ class Bridge:
             except StreamUnavailable as unavailable:
                 telemetry.log("release_failed", level=logging.WARNING, error=type(unavailable).__name__)
                 continue
+            kind = (delivery.receipt.queue.value, delivery.consumer, delivery.receives, int(delay.total_seconds()))
+            alike[kind] = alike.get(kind, 0) + 1
+        for (queue, consumer, receives, delay_s), count in alike.items():
             telemetry.log(
-                "record_released",
+                "records_released",
                 level=logging.WARNING,
-                queue=delivery.receipt.queue.value,
-                consumer=delivery.consumer,
-                receives=delivery.receives,
+                queue=queue,
+                consumer=consumer,
+                receives=receives,
                 error=error,
-                delay_s=int(delay.total_seconds()),
+                delay_s=delay_s,
+                count=count,
             )
 
     async def _bury(self, delivery: Delivery, reason: str) -> bool:
