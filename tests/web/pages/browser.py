@@ -111,13 +111,19 @@ class Visit:
     """A logged-in page. ``dialogs``, ``errors`` and ``strangers`` (requests to other hosts) have to stay empty."""
 
     page: Page
-    served: Served
+    url: str
+    _served: Served | None = None
     dialogs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
 
+    @property
+    def served(self) -> Served:
+        assert self._served is not None
+        return self._served
+
     def go(self, path: str) -> None:
-        self.page.goto(self.served.url + path)
+        self.page.goto(self.url + path)
 
     def ids(self) -> list[str]:
         """The rows that are on the screen."""
@@ -131,24 +137,33 @@ class Visit:
 @contextmanager
 def visit(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
     """A browser of its own, logged in by a link; what must not happen is checked at the end."""
+    link = f"{served.url}/login?key={served.site.access.make_link()}"
+    with visit_by(browser, link, **options) as found:
+        found._served = served
+        yield found
+
+
+@contextmanager
+def visit_by(browser: Browser, link: str, **options: Any) -> Iterator[Visit]:
+    """The same by a link that a server has printed."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     context.set_default_timeout(15_000)
     page = context.new_page()
-    found = Visit(page, served)
+    found = Visit(page, link.partition("/login")[0])
 
     def on_dialog(dialog: Any) -> None:
         found.dialogs.append(dialog.message)
         dialog.dismiss()
 
     def on_request(request: Any) -> None:
-        if not request.url.startswith(served.url):
+        if not request.url.startswith(found.url):
             found.strangers.append(request.url)
 
     page.on("dialog", on_dialog)
     page.on("pageerror", lambda error: found.errors.append(str(error)))
     page.on("console", lambda said: found.errors.extend([said.text] if said.type == "error" else []))
     page.on("request", on_request)
-    page.goto(f"{served.url}/login?key={served.site.access.make_link()}")
+    page.goto(link)
     yield found
     found.check()
     context.close()
