@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -238,7 +238,9 @@ class Answering:
         )
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
-            chores=[dispatch_of(conversation.id, reply, automatic=True)] if conversation.channel in SENT_ON else (),
+            chores=[dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock())]
+            if conversation.channel in SENT_ON
+            else (),
         )
 
     async def _conversation(self, chore: TakenChore) -> Conversation | None:
@@ -275,14 +277,14 @@ class Answering:
             await self._writes.settle(turn)
 
 
-def dispatch_of(conversation_id: str, message: Message, *, automatic: bool) -> Chore:
-    """The chore to send an outbound message."""
+def dispatch_of(conversation_id: str, message: Message, *, automatic: bool, due_at: datetime | None = None) -> Chore:
+    """The chore to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead."""
     return Chore(
         kind=DISPATCH,
         key=f"{digest(conversation_id, message.id)}",
         conversation_id=conversation_id,
         value={"message": message.id, "automatic": automatic},
-        due_at=message.at,
+        due_at=due_at or message.at,
     )
 
 

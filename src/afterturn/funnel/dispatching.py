@@ -18,8 +18,8 @@ from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import AfterturnError
 from afterturn.funnel.answering import DISPATCH
 from afterturn.funnel.email.loops import held_until
-from afterturn.funnel.intake import ROUTE
-from afterturn.funnel.sending.port import Outgoing, Sender, SendFailed, Sent, TryLater, Undeliverable
+from afterturn.funnel.intake import OPTED_OUT, ROUTE
+from afterturn.funnel.sending.port import Outgoing, Reason, Sender, SendFailed, Sent, TryLater, Undeliverable
 from afterturn.funnel.threads import MOVED, THREAD
 from afterturn.model import Channel, Conversation, Message
 from afterturn.store.port import Keeper, TakenChore
@@ -142,6 +142,8 @@ class Dispatching:
         sender = self._choose(outgoing)
         if sender is None:
             raise NotSetUp
+        if await self._is_opted_out(outgoing):
+            return "undeliverable", Reason.OPTED_OUT.value, ()
         if (held := await self._held(outgoing)) is not None:
             raise Held(held)
         parts = sender.parts(outgoing)
@@ -185,6 +187,14 @@ class Dispatching:
                 if one.id == wanted:
                     return one
         return None
+
+    async def _is_opted_out(self, message: Outgoing) -> bool:
+        """Whether a STOP has come in since a machine answered."""
+        if not message.automatic:
+            return False
+        [recipient] = message.recipients
+        found = (await self._store.noted(OPTED_OUT, [recipient])).get(recipient)
+        return isinstance(found, dict) and bool(found.get("out"))
 
     async def _held(self, message: Outgoing) -> datetime | None:
         """Two machines that answer each other are stopped here, whatever their headers say (F16)."""

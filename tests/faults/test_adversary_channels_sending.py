@@ -1,0 +1,137 @@
+"""Answers on their way out, while things change around them: STOP, a clock that steps back, a provider that fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.channels_rig import CHAT, LOGIN, OURS, THEIRS, Desk, mail_call, mime, opened, said, sms, yes
+from tests.unit.funnel.sending.rig import Fault, Told
+
+from afterturn.funnel.dispatching import DISPATCHED
+
+SMS = f"sms:{THEIRS}"
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(tmp_path, responder=yes) as desk:
+        yield desk
+
+
+async def dispatched(desk: Desk) -> list[tuple[str, str | None]]:
+    found = desk.rows("SELECT value FROM notes WHERE name = ?", DISPATCHED)
+    told = [json.loads(value) for (value,) in found]
+    return sorted((one["state"], one["reason"]) for one in told)
+
+
+@pytest.mark.parametrize("stop", ["STOP", "stop.", "Unsubscribe"])
+async def test_what_a_machine_said_is_not_sent_after_stop(desk: Desk, stop: str) -> None:
+    """The answer was there, the provider was out; STOP came before the next try."""
+    await desk.hear(sms(1))
+    desk.twilio.next = [Told(503)]
+    await desk.work()
+    assert await dispatched(desk) == [("waiting", "unavailable")]
+    await desk.hear(sms(2, stop))
+    await desk.work(wait=timedelta(hours=1))
+    assert desk.twilio.sent == []
+    assert await dispatched(desk) == [("undeliverable", "opted-out")]
+    await desk.hear(sms(3, "START"), sms(4, "Hello again"))
+    await desk.work(wait=timedelta(minutes=1))
+    assert [one["Body"] for one in desk.twilio.sent] == ["Re: Hello again"]
+
+
+async def test_stop_while_somebody_is_being_asked_is_the_last_word(tmp_path: Path) -> None:
+    async def slow(asked: Any) -> str:
+        await desk.hear(sms(2, "STOP"))
+        return "As I was saying"
+
+    async with opened(tmp_path, responder=slow) as desk:
+        await desk.hear(sms(1))
+        await desk.work(wait=timedelta(seconds=1))
+        assert desk.twilio.sent == []
+
+
+async def test_what_a_person_writes_after_stop_is_tried_and_the_provider_decides(desk: Desk) -> None:
+    await desk.hear(sms(1, "STOP"))
+    headers = {**LOGIN, "idempotency-key": "k-1"}
+    answer = await desk.front.post(f"/api/v1/conversations/{SMS}/replies", json={"text": "Sure."}, headers=headers)
+    assert answer.status_code == 201
+    desk.twilio.opted_out.add(THEIRS)
+    await desk.work(wait=timedelta(seconds=1))
+    assert await dispatched(desk) == [("undeliverable", "opted-out")]
+
+
+async def test_stop_counts_for_one_number_and_for_one_network(desk: Desk) -> None:
+    await desk.hear(
+        sms(1, "STOP"),
+        sms(2, "Hi", sender="+15550177000"),
+        sms(3, "Hi", sender=f"whatsapp:{THEIRS}", to=f"whatsapp:{OURS}"),
+    )
+    await desk.work(wait=timedelta(seconds=1))
+    assert sorted(one["To"] for one in desk.twilio.sent) == ["+15550177000", f"whatsapp:{THEIRS}"]
+
+
+async def test_a_clock_that_was_ahead_delays_no_answer_and_loses_no_stop(desk: Desk) -> None:
+    """Somebody set it right: by a day."""
+    right = desk.clock()
+    desk.clock.set(right + timedelta(days=1))
+    await desk.hear(sms(1), sms(2, "START"))
+    await desk.work()
+    desk.clock.set(right)
+    await desk.hear(sms(3, "Again"))
+    await desk.work(wait=timedelta(seconds=5))
+    assert len(desk.twilio.sent) == 2
+    await desk.hear(sms(4, "STOP"), sms(5, "Are you there?"))
+    await desk.work(wait=timedelta(seconds=5))
+    assert len(desk.twilio.sent) == 2
+
+
+BAD: list[Any] = [
+    Told(500),
+    Told(429, b"", {"retry-after": "30"}),
+    Told(429, b'{"ok":false,"parameters":{"retry_after":30}}', {"content-type": "application/json"}),
+    Told(503, b"<html>"),
+    Fault.CLOSED_UNREAD,
+]
+
+
+@pytest.mark.parametrize("channel", ["sms", "telegram"])
+@pytest.mark.parametrize("bad", BAD, ids=["500", "429", "429 with words", "garbage", "refused"])
+async def test_what_a_provider_did_not_take_is_sent_once_when_it_does(desk: Desk, channel: str, bad: Any) -> None:
+    provider = desk.twilio if channel == "sms" else desk.telegram
+    provider.next = [bad, bad]
+    await desk.hear(sms(1) if channel == "sms" else said(1, 1, "Hello"))
+    for _ in range(6):
+        await desk.work(wait=timedelta(minutes=10))
+    states = await dispatched(desk)
+    # A server that fails may have taken it: that is left to people, and never sent twice.
+    assert states in ([("sent", None)], [("uncertain", "answer-lost")])
+    assert len(provider.sent) == (states == [("sent", None)])
+
+
+GARBAGE = [Told(200), Told(200, b"<html>"), Told(200, b"[]"), Told(201, b'{"sid": 7}'), Told(200, b"\xff\xfe" * 1000)]
+
+
+@pytest.mark.parametrize("channel", ["sms", "telegram"])
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+async def test_a_success_that_cannot_be_read_is_not_sent_again(desk: Desk, channel: str, garbage: Told) -> None:
+    provider = desk.twilio if channel == "sms" else desk.telegram
+    provider.next = [garbage]
+    await desk.hear(sms(1) if channel == "sms" else said(1, 1, "Hello"))
+    await desk.work(wait=timedelta(seconds=1))
+    await desk.work(wait=timedelta(hours=2))
+    assert len(provider.calls) == 1
+    assert [state for state, _ in await dispatched(desk)] == ["uncertain"]
+
+
+async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: Desk) -> None:
+    await desk.hear(sms(1, sender="+15550177000"), said(1, 1, "Hi"), mail_call(mime()), sms(2))
+    await desk.work(wait=timedelta(seconds=1))
+    assert sorted(one["To"] for one in desk.twilio.sent) == ["+15158226442", "+15550177000"]
+    assert [one["chat_id"] for one in desk.telegram.sent] == [CHAT]
+    assert [part.recipients for part, _ in desk.mailer.sent] == [("jo@tenants.example",)]
