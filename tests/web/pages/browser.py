@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from tests.web.pages.demo import Site, open_site
 
+from afterturn.clock import Clock, system_clock
 from afterturn.web.server import address_of, bind, serve
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -51,6 +52,7 @@ class Served:
 
     filled: Path
     folder: Path
+    clock: Clock = system_clock
     url: str = ""
     problem: BaseException | None = None
     _site: Site | None = None
@@ -72,7 +74,7 @@ class Served:
             self._ready.set()
 
     async def _run(self) -> None:
-        async with open_site(self.filled, self.folder, every=0.2) as site:
+        async with open_site(self.filled, self.folder, every=0.2, clock=self.clock) as site:
             listener = bind("127.0.0.1", 0)
             self.url = address_of(listener)
             self._site, self._loop, self._stop = site, asyncio.get_running_loop(), asyncio.Event()
@@ -92,8 +94,8 @@ class Served:
 
 
 @contextmanager
-def served(filled: Path, folder: Path) -> Iterator[Served]:
-    one = Served(filled, folder)
+def served(filled: Path, folder: Path, clock: Clock = system_clock) -> Iterator[Served]:
+    one = Served(filled, folder, clock)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:

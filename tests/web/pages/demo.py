@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from afterturn import App, Backbone, Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.build import open_backbone
-from afterturn.clock import system_clock
+from afterturn.clock import Clock, system_clock
 from afterturn.config import Settings
 from afterturn.demo import sample
 from afterturn.web.access import Access
@@ -90,7 +90,9 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(filled: Path, folder: Path, *, every: float = 0.05) -> AsyncIterator[Site]:
+async def open_site(
+    filled: Path, folder: Path, *, every: float = 0.05, clock: Clock = system_clock
+) -> AsyncIterator[Site]:
     """A copy of a filled file in ``folder``. ``every``: how often open pages are told of arrivals."""
     path = folder / "site.db"
     shutil.copy(filled, path)
@@ -100,7 +102,7 @@ async def open_site(filled: Path, folder: Path, *, every: float = 0.05) -> Async
             name=name, role=role, sha256=digest_of(f"aft_{name}"), created_at=system_clock(), properties=properties
         )
         add_token(tokens, token)
-    async with open_backbone(App(), Settings(db=path)) as backbone:
+    async with open_backbone(App(), Settings(db=path), clock=clock) as backbone:
         await backbone.register()
         access = Access(backbone.clock, TokenFile(tokens))
         app = make_app(backbone, access)
