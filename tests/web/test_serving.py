@@ -175,3 +175,29 @@ def test_a_token_that_makes_no_sense_writes_nothing(tmp_path: Path, arguments: l
     assert says in done.err
     assert done.out == ""
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_without_a_bridge_pages_are_served_and_the_stream_is_left_to_another(tmp_path: Path) -> None:
+    with serving("--no-bridge") as server:
+        link = server.link()
+        assert "Up without a bridge on" in "".join(server.said)
+        with httpx.Client(base_url=server.address, follow_redirects=True) as client:
+            assert client.get(link).status_code == 200
+            assert run("--app", "served_app:app", "settle", stdin=turn("c-1").encode()).code == 0
+            assert "c-1" in client.get("/").text
+            row = client.get(f"{API}/conversations/c-1").json()
+            assert row["reactions"]["quick"]["state"] == "owed"
+            assert client.get(f"{API}/stream").json()["main"] == 1
+            assert run("--app", "served_app:app", "drain", "--now").code == 0
+            assert client.get(f"{API}/conversations/c-1").json()["reactions"]["quick"]["state"] == "fresh"
+        server.stop()
+
+
+def test_without_both_it_is_a_worker(tmp_path: Path) -> None:
+    with start("--app", "served_app:app", "up", "--no-bridge", "--no-http") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        interrupt(process)
+        process.communicate(timeout=30)
+    assert said.startswith("Worker up on")
+    assert process.returncode == 0

@@ -37,6 +37,10 @@ def up(
         ),
     ] = None,
     http: Annotated[bool, typer.Option("--http/--no-http", metavar="", help="Serve pages, API and channels.")] = True,
+    bridge: Annotated[
+        bool,
+        typer.Option("--bridge/--no-bridge", metavar="", help="Read the stream; another process has to where not."),
+    ] = True,
     tokens: TokensFile = None,
     profile: Profiled = None,
     db: Db = None,
@@ -47,16 +51,18 @@ def up(
 
     On this machine a link that logs in once is printed; others send tokens of `afterturn token add`. The first Ctrl-C
     (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at the next start.
-    Several may run on one file.
+    Several may run on one file. Where the bridge is a function, --no-bridge leaves the queues to it.
     """
     set_up_logging(ctx, log_level, default=Level.INFO)
     emitter = None if "AFTERTURN_EMITTER" in os.environ or not http else Emitter.WEB
     settings = settings_of(ctx, db, tokens=tokens, emitter=emitter)
     chosen = app_of(ctx, app)
-    raise typer.Exit(asyncio.run(_serve(chosen, settings, host, port) if http else work(chosen, settings)))
+    if http:
+        raise typer.Exit(asyncio.run(_serve(chosen, settings, host, port, bridging=bridge)))
+    raise typer.Exit(asyncio.run(work(chosen, settings, bridging=bridge)))
 
 
-async def _serve(app: App, settings: Settings, host: str, port: int | None) -> Exit:
+async def _serve(app: App, settings: Settings, host: str, port: int | None, *, bridging: bool) -> Exit:
     # Here, since only this command needs them.
     from afterturn.build.funnel import open_funnel  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
@@ -78,11 +84,12 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None) -> E
 
             async def run(stop: asyncio.Event) -> None:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(backbone.run(stop))
+                    group.create_task(backbone.run(stop, bridging=bridging))
                     group.create_task(funnel.run(stop, poll=settings.poll.total_seconds()))
                     group.create_task(server.serve(http, listener, stop))
 
-            notes = [f"Up on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
+            what = "Up" if bridging else "Up without a bridge"
+            notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
             if settings.profile is Profile.LOCAL:
                 notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
             address = server.address_of(listener)
