@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
+from pydantic import JsonValue
 from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.test_operations import bury
@@ -83,7 +84,7 @@ def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) ->
     expect(page.get_by_text("Your reply is saved")).to_be_visible()
     last = seen.served.call(store.messages(NAME, limit=1))[0]
     shown = page.locator(".message").last
-    sent = {"state": "sent", "reason": None, "providerIds": ["SM1"]}
+    sent: JsonValue = {"state": "sent", "reason": None, "providerIds": ["SM1"]}
     seen.served.call(store.note(DISPATCHED, f"{NAME} {last.id}", sent, replace=True))
     expect(shown.locator(".sent")).to_have_text("sent")
     seen.served.call(store.note(DELIVERY, "SM1", {"state": "undelivered", "error": "30003"}))

@@ -100,12 +100,12 @@ def to_note(point: Point) -> JsonValue:
 
 def from_note(at: datetime, noted: JsonValue) -> Point | None:
     """None for a note that is not ours to read, such as one of a later version."""
-    try:
-        found = {name: {str(key): float(one) for key, one in noted[name].items()} for name in _PARTS}  # type: ignore
-    except (AttributeError, KeyError, TypeError, ValueError):
+    if not isinstance(noted, dict):
         return None
-    whole = {name: {key: int(one) for key, one in found[name].items()} for name in ("stages", "failures")}
-    return Point(at, whole["stages"], found["lags"], whole["failures"])
+    stages, lags, failures = (noted.get(name) for name in ("stages", "lags", "failures"))
+    if not (isinstance(stages, dict) and isinstance(lags, dict) and isinstance(failures, dict)):
+        return None
+    return Point(at, _whole(stages), _numbers(lags), _whole(failures))
 
 
 class History:
@@ -163,7 +163,12 @@ class History:
         return {at: point for at, point in found.items() if point is not None}
 
 
-_PARTS = ("stages", "lags", "failures")
+def _numbers(noted: Mapping[str, JsonValue]) -> dict[str, float]:
+    return {name: float(one) for name, one in noted.items() if isinstance(one, int | float)}
+
+
+def _whole(noted: Mapping[str, JsonValue]) -> dict[str, int]:
+    return {name: int(one) for name, one in _numbers(noted).items()}
 
 
 def _highest(one: Mapping[str, N], other: Mapping[str, N]) -> dict[str, N]:
