@@ -32,6 +32,14 @@ NARROW = SearchLimits(
 """So small that a handful of messages is a large fleet."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def whatever_the_budget() -> Iterator[None]:
+    """So that a small budget does not keep the index out of these tests."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inbox_search, "FEW_ROWS", 0)
+        yield
+
+
 @dataclass(frozen=True)
 class Desk:
     """A store, its search, and an inbox over both."""
@@ -253,6 +261,16 @@ async def test_a_damaged_index_costs_time_and_hides_nothing(desk: Desk) -> None:
     await desk.index()
     await desk.database.write(lambda c: c.execute("DROP TABLE message_words_data").rowcount)
     assert await desk.found("heat") == ["c1"]
+
+
+async def test_a_request_for_few_rows_asks_no_index(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for arrivals: what lies above the newest row of a page, mostly nothing."""
+    await desk.say("c1", "the heating")
+    monkeypatch.setattr(inbox_search, "FEW_ROWS", 200)
+    monkeypatch.setattr(SqliteSearch, "places", None)
+    assert await desk.found("heat", budget=200) == ["c1"]
+    with pytest.raises(TypeError):
+        await desk.found("heat", budget=201)
 
 
 async def test_a_store_that_cannot_look_says_so(desk: Desk) -> None:

@@ -58,7 +58,7 @@ class Inbox:
         since, until = query.bounds(self._clock())
         if start is not None:
             since = start.since
-        words = await look_for(query.words, self._searcher) if query.words else None
+        words = await look_for(query.words, self._searcher, budget=query.budget) if query.words else None
         if query.words and words is None:
             return Page((), None, complete=True, scanned=0)
         store = self._store if words is None else words.reader(self._store)

@@ -16,6 +16,9 @@ from afterturn.store.words import Wanted, wanted
 MESSAGES_A_PAGE = 20_000
 """Messages that one request may read, but for those of the conversation with which it goes over."""
 
+FEW_ROWS = 500
+"""A request that may read no more rows of the inbox asks no index: reading them costs less."""
+
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 50
 
@@ -77,8 +80,11 @@ class Words:
         return store if self.places is None else _Among(self.searcher, tuple(self.places))
 
 
-async def look_for(words: str, searcher: Searcher | None) -> Words | None:
-    """What a request looks for; None where nothing can have it. Raises InvalidQuery for a store that cannot look."""
+async def look_for(words: str, searcher: Searcher | None, *, budget: int) -> Words | None:
+    """What a request looks for; None where nothing can have it. Raises InvalidQuery for a store that cannot look.
+
+    ``budget``: rows of the inbox that it may read.
+    """
     if searcher is None:
         raise InvalidQuery(
             "words: of messages are searched in the embedded profile only; leave them out, or ask for the participant"
@@ -86,7 +92,8 @@ async def look_for(words: str, searcher: Searcher | None) -> Words | None:
     looked_for = wanted(words)
     if looked_for is None:
         return None
-    return Words(searcher, looked_for, await searcher.places(looked_for), MESSAGES_A_PAGE)
+    places = None if budget <= FEW_ROWS else await searcher.places(looked_for)
+    return Words(searcher, looked_for, places, MESSAGES_A_PAGE)
 
 
 def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
