@@ -43,10 +43,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Who writes to whom. ``account``: ours, a number, a mailbox or a bot; ``sender``: theirs. Both normalised."""
+    """Who writes to whom. ``account``: ours, a number, a mailbox or a bot; ``sender``: theirs. Both normalised.
+
+    ``answers``: where they want answers, if elsewhere (``Reply-To``).
+    """
 
     account: str
     sender: str
+    answers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Whatever dies half-way is done again by the provider's next delivery, and change
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import EPOCH, Clock, from_text, to_text
+from afterturn.errors import InvalidRecord
 from afterturn.funnel.arrivals import (
     Arrival,
     Arrived,
@@ -31,7 +33,15 @@ from afterturn.funnel.arrivals import (
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.names import remember_name
 from afterturn.funnel.placing import place_of
-from afterturn.funnel.threads import MOVED, clues_of, find_thread, is_stranger, moved_to, remember_thread
+from afterturn.funnel.threads import (
+    MOVED,
+    answered_there,
+    clues_of,
+    find_thread,
+    is_stranger,
+    moved_to,
+    remember_thread,
+)
 from afterturn.model import (
     MAX_MESSAGE_BYTES,
     MAX_TURN_MESSAGES,
@@ -56,14 +66,21 @@ ALBUM = "album"
 CALL = "call"
 DELIVERY = "delivery"
 OPTED_OUT = "opted-out"
-OPT_SEEN = "opt-seen"
+SEEN = "seen"
+EARLY_EDIT = "early-edit"
 PERSON = "person"
 ROUTE = "route"
 ABOUT = "about"
 """Notes: which parts of an album were looked at together; a call that was settled with its transcript; how far a
-message of ours has come; who wants no automatic answer, and when a message first said so; where an operator has put a
-person; how a conversation is answered; what else is known of a message.
+message of ours has come; who wants no automatic answer; when a message came first; an edit that came before what it
+edits; where an operator has put a person; how a conversation is answered; what else is known of a message.
 """
+
+SEEN_FOR = timedelta(days=90)
+"""What is delivered again within this time is as old as it was at first: some providers sign no time."""
+
+EARLY_BY = timedelta(days=1)
+"""How long an edit waits for its message."""
 
 ALBUM_WAIT = timedelta(seconds=2)
 """How long the parts of one message may be apart that come as several."""
@@ -138,27 +155,35 @@ class Intake:
     async def _message(self, one: Arrived) -> Taken:
         names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
         clues = clues_of(one.thread, one.party, names)
-        known = await self._store.notes({**clues, PERSON: [one.party.sender]})
+        asked_for = {**clues, PERSON: [one.party.sender], SEEN: [_key(one)], OPTED_OUT: [one.party.sender]}
+        known = await self._store.notes(asked_for)
+        if (seen := known[SEEN].get(_key(one))) is not None:
+            one = replace(one, at=from_text(str(seen)))
         conversation_id = find_thread(clues, known, one.at)
         if known[MOVED]:  # it may have moved again since
             conversation_id = await moved_to(self._store, conversation_id)
         property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
-        people: Sequence[str] = (one.party.sender, *one.participants)
+        brings_nobody = False
         if one.channel is Channel.EMAIL:
             stored = await self._store.meta(conversation_id)
             if stored is not None and is_stranger(one, stored.participants):
                 # It is for people to judge: no machine answers it, no answer goes to it, it brings nobody along.
                 one = replace(one, hush=one.hush or Hush.STRANGER, extra={**one.extra, "from": one.party.sender})
-                property_id, people = None, ()
+                property_id, brings_nobody = None, True
+            one = answered_there(one, () if stored is None else stored.participants)
+        person = one.party.answers or one.party.sender
+        people: Sequence[str] = () if brings_nobody else (person, one.party.sender, *one.participants)
         message = message_of(one)
-        await self._remember(one, conversation_id, message)
+        await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender))
         meta = _meta(conversation_id, one.channel, property_id, people)
         asked = self._answering and message.direction is Direction.INBOUND and one.hush is None
         if asked or one.album is not None:
             await self._waiting(one, meta, message, nobody=not asked)
-            return Taken("saved", conversation_id)
-        await self._writes.settle(Turn(conversation=meta, messages=(message,)))
-        return Taken("settled", conversation_id)
+        else:
+            await self._writes.settle(Turn(conversation=meta, messages=(message,)))
+        if one.channel is Channel.TELEGRAM:
+            await self._edited_early(one, conversation_id)
+        return Taken("saved" if asked or one.album is not None else "settled", conversation_id)
 
     async def _waiting(self, one: Arrived, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
         """Save it, and that it waits: for an answer, or for the other parts of its album, which wait together.
@@ -179,7 +204,7 @@ class Intake:
         if isinstance(seen, list) and digest(message.id) not in seen:
             await self._writes.save_messages(meta, [message], chores=[alone])
 
-    async def _remember(self, one: Arrived, conversation_id: str, message: Message) -> None:
+    async def _remember(self, one: Arrived, conversation_id: str, message: Message, opted: JsonValue) -> None:
         """Before the message is saved: what dies in between is remembered again. None of the notes needs another, so
         they share a wait.
         """
@@ -187,14 +212,17 @@ class Intake:
         if one.channel is Channel.EMAIL:
             names = [message.provider_id or message.id]
             notes.append(remember_thread(self._store, conversation_id, one.thread, one.party, one.at, names))
-        if one.extra.get("opt") in ("in", "out"):
-            notes.append(self._opt(one, f"{conversation_id} {message.id}"))
+        elif one.extra.get("opt") in ("in", "out"):
+            notes.append(self._opt(one, opted))
+        else:
+            notes.append(self._store.note(SEEN, _key(one), to_text(one.at), kept=SEEN_FOR))
         if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
             references: list[JsonValue] = [one.provider_id, *one.thread.after]
+            person = one.party.answers or one.party.sender
             route: JsonValue = {
                 "account": one.party.account,
-                "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else one.party.sender,
-                "sender": one.party.sender,
+                "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else person,
+                "sender": person,
                 "topic": one.extra.get("topic"),
                 "message": message.id,
                 "subject": one.extra.get("subject") or one.thread.subject,
@@ -212,19 +240,35 @@ class Intake:
             notes.append(remember_name(self._store, one, _rank(one.at)))
         await asyncio.gather(*notes)
 
-    async def _opt(self, one: Arrived, key: str) -> None:
-        """The last word counts. A delivery that comes again, or is sent again by whoever has read it, is as old as the
-        first one: its provider signs no time.
+    async def _opt(self, one: Arrived, before: JsonValue) -> None:
+        """The last word counts, also where our clock has gone back. A delivery that comes again, or is sent again by
+        whoever has read it, is as old as the first one, for ever.
         """
-        await self._store.note(OPT_SEEN, key, to_text(one.at))
-        seen = from_text(str((await self._store.noted(OPT_SEEN, [key]))[key]))
-        out: JsonValue = {"out": one.extra["opt"] == "out"}
-        await self._store.note(OPTED_OUT, one.party.sender, out, rank=_rank(seen), replace=True)
+        at = one.at
+        if isinstance(before, dict) and isinstance(last := before.get("at"), str):
+            at = max(at, from_text(last) + timedelta(microseconds=1))
+        await self._store.note(SEEN, _key(one), to_text(at))
+        at = from_text(str((await self._store.noted(SEEN, [_key(one)]))[_key(one)]))
+        out: JsonValue = {"out": one.extra["opt"] == "out", "at": to_text(at)}
+        await self._store.note(OPTED_OUT, one.party.sender, out, rank=_rank(at), replace=True)
 
     async def _edit(self, one: Edited) -> Taken:
         conversation_id = await moved_to(self._store, one.thread.conversation_id)
-        await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
+        if not await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at):
+            # What it edits may be on its way: deliveries overtake each other.
+            value: JsonValue = {"text": one.text, "at": to_text(one.at)}
+            key = legal_id(f"{Channel.TELEGRAM}:", one.provider_id)
+            with contextlib.suppress(InvalidRecord):  # too long to be noted
+                await self._store.note(EARLY_EDIT, key, value, rank=_rank(one.at), replace=True, kept=EARLY_BY)
+            await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
         return Taken("edited", conversation_id)
+
+    async def _edited_early(self, one: Arrived, conversation_id: str) -> None:
+        """Its edit came first. Looked for when the message is there, so that one of both sees the other."""
+        early = (await self._store.noted(EARLY_EDIT, [_key(one)])).get(_key(one))
+        if isinstance(early, dict):
+            at = from_text(str(early["at"]))
+            await self._writes.edit_message(conversation_id, one.provider_id, str(early["text"]), at=at)
 
     async def _call(self, one: Called) -> Taken:
         """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
@@ -298,6 +342,11 @@ class Intake:
         value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
         await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
         return Taken("noted")
+
+
+def _key(one: Arrived) -> str:
+    """A message's own, among those of all channels."""
+    return legal_id(f"{one.channel}:", one.provider_id)
 
 
 def _meta(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
 from afterturn.addresses import digest, legal_id
-from afterturn.clock import parse_time, to_text
+from afterturn.clock import EPOCH, parse_time, to_text
 from afterturn.funnel.arrivals import Arrived, Party, Thread
 from afterturn.store.port import Keeper
 
@@ -63,7 +64,9 @@ async def remember_thread(
         await keeper.note(THREAD, name, conversation_id)
     if thread.subject is not None:
         value: JsonValue = {"conversation": conversation_id, "at": to_text(at)}
-        await keeper.note(SUBJECT, subject_key(party, thread.subject), value, replace=True)
+        # An older mail that comes again does not turn it back.
+        rank = (at - EPOCH) // timedelta(microseconds=1)
+        await keeper.note(SUBJECT, subject_key(party, thread.subject), value, rank=rank, replace=True)
 
 
 def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:
@@ -77,6 +80,19 @@ def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:
     return legal_id("", arrived.party.sender) not in participants or arrived.extra.get("dmarc") == "FAIL"
 
 
+def answered_there(arrived: Arrived, participants: Sequence[str]) -> Arrived:
+    """A mail whose answers go where it wants them (``Reply-To``), if they may; else to its sender.
+
+    They may where it begins a conversation, and where the address is in the conversation already. Later a new one would
+    take the answers away from those who are in it: whoever forges one mail of theirs could read on, and nobody saw it.
+    ``participants``: the known ones, of no conversation none.
+    """
+    wanted = arrived.party.answers
+    if wanted is None or (arrived.hush is None and (not participants or legal_id("", wanted) in participants)):
+        return arrived
+    return replace(arrived, party=replace(arrived.party, answers=None))
+
+
 async def moved_to(keeper: Keeper, conversation_id: str) -> str:
     """The conversation that holds what a channel calls ``conversation_id`` by now."""
     for _ in range(_STEPS):
@@ -88,4 +104,5 @@ async def moved_to(keeper: Keeper, conversation_id: str) -> str:
 
 
 def subject_key(party: Party, subject: str) -> str:
-    return digest(party.account.casefold(), party.sender.casefold(), subject.casefold())
+    """A form on a page writes for everybody, with one subject: it is for whom it wants the answer."""
+    return digest(party.account.casefold(), (party.answers or party.sender).casefold(), subject.casefold())

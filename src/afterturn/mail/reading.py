@@ -16,10 +16,11 @@ from email.header import decode_header
 from email.message import Message as MailMessage
 from email.parser import BytesParser
 from email.policy import Compat32
-from email.utils import getaddresses, parsedate_tz
+from email.utils import parsedate_tz
 from urllib.parse import quote
 
 from .html_text import text_of_html
+from .mailboxes import mailboxes
 
 MAX_ATTACHMENTS = 50
 
@@ -81,16 +82,13 @@ def header(mail: MailMessage, name: str) -> str:
 
 
 def addresses(mail: MailMessage, *names: str) -> list[str]:
-    """The addresses in those headers, in lower case, in order."""
-    found: list[str] = []
-    for name in names:
-        raw = raw_header(mail, name)
-        try:
-            parsed = [address for _, address in getaddresses([raw]) if _ADDRESS.fullmatch(address)]
-        except TROUBLES:
-            parsed = []
-        found += parsed or _ADDRESS.findall(raw)
-    return [address.lower() for address in found]
+    """The addresses in those headers, each in its one spelling, in order."""
+    return [address for name in names for address in mailboxes(raw_header(mail, name))]
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is one address, as :func:`addresses` finds them."""
+    return bool(_ADDRESS.fullmatch(text))
 
 
 def message_ids(mail: MailMessage, name: str) -> list[str]:

@@ -25,6 +25,7 @@ from afterturn.mail.reading import (
     content,
     decode,
     header,
+    is_address,
     message_ids,
     parse_date,
     parse_mail,
@@ -102,7 +103,8 @@ def arrived(mail: Written, receipt: Receipt) -> Arrived:
     own = receipt.own | frozenset(receipt.accounts)
     outbound = is_own(sender, own)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
-    hush = hush_of(mail.headers, kinds=mail.kinds, sender=sender, own=own)
+    hush = hush_of(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
+    answers = _answers(mail, receipt, account, own) if hush is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
         sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
@@ -110,14 +112,14 @@ def arrived(mail: Written, receipt: Receipt) -> Arrived:
     return Arrived(
         channel=Channel.EMAIL,
         provider_id=message_id,
-        party=Party(account=_short_id(account), sender=_short_id(sender)),
+        party=Party(_short_id(account), _short_id(sender), None if answers in (None, sender) else answers),
         thread=_thread(mail, message_id),
         at=receipt.at,
         text=text,
         attachments=_attachments(mail.attachments, extra),
         participants=tuple(people)[:MAX_PARTICIPANTS],
         said_at=mail.said_at,
-        hush=hush or receipt.hush,
+        hush=hush,
         extra={**extra, **receipt.extra},
         whole=whole,
     )
@@ -142,12 +144,20 @@ def written(raw: bytes, mail_id: str = "") -> Written:
         text=found.text,
         fingerprint=fingerprint,
         said_at=parse_date(raw_header(mail, "Date")),
-        reply_to="".join(addresses(mail, "Reply-To")[:1]),
+        reply_to=_reply_to(mail),
         references=tuple(earlier or _reported_on(parts)),
         attachments=found.attachments,
         headers=headers,
         kinds=kinds,
         problem=problem or trouble or ("too large" if len(raw) > len(kept) else None),
+    )
+
+
+def _reply_to(mail: MailMessage) -> str:
+    """The first address, where one is written there: answers go to none that is pieced together."""
+    told = raw_header(mail, "Reply-To").lower()
+    return "".join(
+        one for one in addresses(mail, "Reply-To")[:1] if re.search(rf"(?<![^\s<,;:\"]){re.escape(one)}\b", told)
     )
 
 
@@ -244,6 +254,16 @@ def _account(mail: Written, receipt: Receipt) -> str:
     named = [address for address in mail.recipients if address in delivered]
     ours = [address for address in mail.recipients if is_own(address, receipt.own)]
     return next(iter([*named, *delivered, *ours, *mail.recipients]), NOBODY)
+
+
+def _answers(mail: Written, receipt: Receipt, account: str, own: Collection[str]) -> str | None:
+    """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
+    disowned by its sender's domain.
+    """
+    wanted = mail.reply_to
+    if not is_address(wanted) or len(wanted) > MAX_ID_CHARS or wanted == account or is_own(wanted, own):
+        return None
+    return None if receipt.extra.get("dmarc") == "FAIL" else wanted
 
 
 def _thread(mail: Written, message_id: str) -> Thread:
