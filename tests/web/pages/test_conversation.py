@@ -6,10 +6,11 @@ import re
 
 import pytest
 from pydantic import JsonValue
-from tests.web.pages.demo import Site, link, value
+from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.funnel.names import NAMED
 from afterturn.model import Attachment
 
 PATH = "/conversations/gas-smell-2b"
@@ -254,3 +255,18 @@ async def test_hostile_words_stay_words(site: Site) -> None:
         "https://files.example.com/a.png",
     ]
     assert all('rel="noopener noreferrer nofollow"' in rest for _, rest in links)
+
+
+async def test_people_are_called_by_the_name_that_their_channel_told(site: Site) -> None:
+    meta = ConversationMeta(id="tg:7", channel=Channel.TELEGRAM, participants=("user77", "user78"))
+    said = Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text="Hi", at=site.backbone.clock())
+    await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
+    await site.backbone.store.note(NAMED, "user77", {"name": "Ada <b>", "username": "ada"})
+    async with site.client() as client:
+        inbox = (await client.get("/")).text
+        page = (await client.get("/conversations/tg:7")).text
+        assert rows((await client.get("/?participant=user77")).text) == ["tg:7"]
+    assert '<bdi title="user77">Ada &lt;b&gt; (@ada)</bdi>' in inbox
+    assert "<bdi>Ada &lt;b&gt; (@ada)</bdi></h1>" in page
+    assert "<bdi>user77</bdi></a>" in page
+    assert "<bdi>user78</bdi></a>" in page

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.funnel.intake import ABOUT, DELIVERY
+from afterturn.funnel.names import names_of
 from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Direction, Message, parse
 from afterturn.store.kept import Amendment
@@ -68,6 +69,7 @@ async def show_conversation(
     turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
     orders = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
+    names = await names_of(reach.backbone.store, row.conversation.participants)
     sending = [one.id for one in found.items if _may_change(one, reach.backbone.clock())][-_WATCHED:]
     sent, about = await _noted(reach, conversation_id, found.items)
     older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
@@ -75,7 +77,8 @@ async def show_conversation(
         request,
         "conversation.html",
         conversation=row.conversation,
-        about=row_view(row, found.items[-1] if found.items else None),
+        about=row_view(row, found.items[-1] if found.items else None, names),
+        names=names,
         items=list(items(row, found.items, turns, first, sent, about)),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders.items,

@@ -29,14 +29,15 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with; ``words``: what was said
-    last, or where the words that are looked for stand."""
+    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with, by name where one is known,
+    and their ``address``; ``words``: what was said last, or where the words that are looked for stand."""
 
     id: str
     href: str
     channel: str
     channel_name: str
     person: str
+    address: str
     others: int
     property: str | None
     assignee: str | None
@@ -133,16 +134,19 @@ def reactions_of(row: Row) -> tuple[Reaction, ...]:
     return tuple(Reaction(name, state.value) for name, state in row.states.items())
 
 
-def row_view(row: Row, last: Message | None) -> RowView:
+def row_view(row: Row, last: Message | None, names: Mapping[str, str]) -> RowView:
+    """``names``: of people by address, as far as they are known."""
     conversation = row.conversation
     people = conversation.participants
+    address = people[0] if people else conversation.id
     shown = last if row.hit is None else row.hit.message
     return RowView(
         id=conversation.id,
         href=conversation_path(conversation.id),
         channel=conversation.channel.value,
         channel_name=CHANNELS[conversation.channel],
-        person=people[0] if people else conversation.id,
+        person=names.get(address, address),
+        address=address,
         others=max(len(people) - 1, 0),
         property=conversation.property_id,
         assignee=conversation.assignee,
@@ -164,6 +168,7 @@ def inbox_view(
     page: Page,
     words: Mapping[str, Message | None],
     *,
+    names: Mapping[str, str],
     consumers: Sequence[str],
     properties: Iterable[str] = (),
     paged: bool,
@@ -174,7 +179,7 @@ def inbox_view(
     pairs = pairs_of(query)
     here = address("/", pairs)
     return InboxView(
-        rows=tuple(row_view(row, words.get(row.conversation.id)) for row in page.rows),
+        rows=tuple(row_view(row, words.get(row.conversation.id), names) for row in page.rows),
         groups=_groups(query, page, consumers, properties),
         windows=_windows(query, pairs),
         views=_views(pairs),

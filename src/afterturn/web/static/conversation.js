@@ -60,6 +60,7 @@ async function check() {
   renewing = true;
   try {
     await renew();
+    if (wanted !== bar.dataset.known) setTimeout(check, 2000); // one of the two is older, and the next word says which
   } catch {
     setTimeout(check, 5000);
   } finally {
