@@ -144,6 +144,7 @@ def execute_leases(db: Path) -> None:
     from tests.cli.command import execute
 
     execute(db, "UPDATE chores SET visible_at = due_at WHERE done = 0")
+    execute(db, "DELETE FROM notes WHERE name = 'asking'")
 
 
 def test_a_wrong_secret_stores_nothing_and_guessing_is_slowed_down(telegram: Telegram, tmp_path: Path) -> None:
