@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from afterturn.clock import parse_duration
@@ -199,6 +206,15 @@ class Settings(BaseSettings):
         None, description="A language model judges in place of the rules, e.g. openai:gpt-4o-mini (needs [llm])."
     )
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raises ConfigError that names the variable."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise ConfigError(_problem(error)) from None
+
     @property
     def has_channels(self) -> bool:
         """Whether anything comes in by the funnel."""
@@ -218,25 +234,17 @@ class Settings(BaseSettings):
 
 def read_settings(**given: Any) -> Settings:
     """Settings from the environment, with what is given on top; raises ConfigError that names the variable."""
-    given = {name: value for name, value in given.items() if value is not None}
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        raise ConfigError(_problem(error, given)) from None
+    return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
-def _problem(error: ValidationError, given: Mapping[str, Any]) -> str:
+def _problem(error: ValidationError) -> str:
     """The variable, what is wrong with its value, and one that would do: ``AFTERTURN_SLOTS has to be …``."""
     found = invalid(error)
     name = re.split(r"[.\[]", found.field)[0]
-    is_pattern = error.errors(include_url=False, include_input=False)[0]["type"] == "string_pattern_mismatch"
-    problem = "does not look as it has to" if is_pattern else found.problem
     field = Settings.model_fields.get(name)
     example = None if field is None else field.examples[0] if field.examples else as_written(field.default)
-    if name in given:
-        return f"setting {name}: {problem}" + (f"; such as {example}" if example else "")
     variable = f"AFTERTURN_{name.upper()}"
-    return f"{variable}: {problem}" + (f"; such as {variable}={example}" if example else "")
+    return f"{variable}: {found.problem}" + (f"; such as {variable}={example}" if example else "")
 
 
 def as_written(value: object) -> str | None:

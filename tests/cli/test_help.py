@@ -103,6 +103,7 @@ def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
         ("LONG_POLL", "1h", "10s"),
         ("PUBLIC_URL", "hooks.example.com", "https://hooks.example.com"),
         ("PHONE_REGION", "usa", "US"),
+        ("TELEGRAM_API", "api.telegram.org", "https://api.telegram.org"),
         ("TABLE", "a", "afterturn-prod"),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
         ["deploy", "funnel", "--zip", zip_],
     ):
         done = call("aws", *words, "--lane", "dev")
-        assert (done.code, done.out) == (2, ""), words
+        assert (done.code, done.out) == (4, ""), words
         told.add(done.err)
     (line,) = told
     assert "has no table afterturn-dev" in line

@@ -18,6 +18,19 @@ def test_the_sample_is_played_and_reacted_to(db: Path) -> None:
     assert call("drain", "--now").code == 0
 
 
+def test_what_was_a_test_stays_hidden(db: Path, tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "chats.jsonl", [line("probe", synthetic=True), line("real"), line("g", gauntlet=True)]
+    )
+    words = ("--speed", "1000000", "--spread", "0s", "--name", "p")
+    done = call("simulate", path, *words)
+    assert (done.code, "but for 2 tests (--include-synthetic)" in done.err) == (0, True)
+    assert [one["id"] for one in call("inbox", "--json").json["rows"]] == ["p:real"]
+    assert len(call("inbox", "--include-synthetic", "--json").json["rows"]) == 3
+    call("simulate", path, *words[:-1], "q", "--synthetic")
+    assert [one["id"] for one in call("inbox", "--json").json["rows"]] == ["p:real"]
+
+
 def test_it_stops_between_turns(db: Path, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "chats.jsonl", [line(f"c-{number}", messages=6) for number in range(5)])
     with start("simulate", path, "--speed", "0.01", "--spread", "1s") as process:

@@ -174,7 +174,7 @@ def _given(parameter: Any) -> str:
 
 
 def _default(value: object) -> str:
-    if value is None:
+    if value in (None, ()):
         return "–"
     return f"`{value if (written := as_written(value)) is None else written}`"
 

@@ -54,7 +54,10 @@ def simulate(
         typer.Option(metavar="NAME", help="Before the conversations' ids; the time of the start where none is given."),
     ] = None,
     synthetic: Annotated[
-        bool, typer.Option("--synthetic", metavar="", help="Mark them as tests: the inbox hides these.")
+        bool,
+        typer.Option(
+            "--synthetic", metavar="", help="Mark all as tests, which the inbox hides; what was one stays one."
+        ),
     ] = False,
     json_: Json = False,
     profile: Profiled = None,
@@ -117,11 +120,20 @@ async def _simulate(
         with interruptible(stop.set, stop.set) as received:
             turns = await _perform(backbone, list(beats), stop, quiet=json_)
         stopped = received() > 0
+    hidden = sum(synthetic or one.meta.synthetic or one.meta.gauntlet for one in conversations)
     if json_:
-        told = {"conversations": len(conversations), "turns": turns, "seed": seed, "interrupted": stopped}
+        told = {
+            "conversations": len(conversations),
+            "hidden": hidden,
+            "turns": turns,
+            "seed": seed,
+            "interrupted": stopped,
+        }
         write_json({**told, "began": to_text(begins)})
     else:
-        note(f"{count(turns, 'turn')} of {count(len(conversations), 'conversation')}. `afterturn inbox` shows them.")
+        but = f", but for {count(hidden, 'test')} (--include-synthetic)" if hidden else ""
+        where = f"`afterturn inbox` shows them{but}."
+        note(f"{count(turns, 'turn')} of {count(len(conversations), 'conversation')}. {where}")
     return Exit.INTERRUPTED if stopped else Exit.OK
 
 

@@ -34,7 +34,8 @@ def play(
     """Their turns in the order in which they happen.
 
     Each conversation begins at a random moment within ``spread`` and keeps its own pace, ``speed`` times as fast; its
-    id gets ``name`` in front, so that two plays are two sets of conversations. The same chance gives the same play.
+    id gets ``name`` in front, so that two plays are two sets of conversations. ``synthetic``: all are tests; what was
+    one stays one in any case. The same chance gives the same play.
     """
     queue: list[tuple[timedelta, int, int, list[Turn]]] = []
     for number, one in enumerate(conversations):
@@ -57,7 +58,7 @@ def _as_now(turn: Turn, at: datetime, speed: float, name: str, synthetic: bool) 
     """A live turn: its last message is of now, the others were before it, at the same pace."""
     last = _time(turn)
     messages = tuple(one.model_copy(update={"at": at - (last - one.at) / speed}) for one in turn.messages)
-    meta = turn.conversation.model_copy(
-        update={"id": legal_id(f"{name}:", turn.conversation.id), "created_at": None, "synthetic": synthetic}
-    )
+    was = turn.conversation
+    changes = {"id": legal_id(f"{name}:", was.id), "created_at": None, "synthetic": synthetic or was.synthetic}
+    meta = was.model_copy(update=changes)
     return turn.model_copy(update={"conversation": meta, "messages": messages, "at": None, "key": None})

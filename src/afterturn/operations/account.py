@@ -10,7 +10,7 @@ from typing import Any
 from afterturn.aws.errors import translated
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_client, open_session
-from afterturn.errors import ConfigError
+from afterturn.errors import ConfigError, StoreForeign
 from afterturn.operations.lanes import Bearer, Identity, check_lane, check_names
 from afterturn.operations.resources import Place
 from afterturn.store.dynamodb.table import Table
@@ -99,7 +99,7 @@ async def open_lane(whose: Whose, *services: str) -> AsyncIterator[Account]:
 async def open_table(whose: Whose, *services: str) -> AsyncIterator[tuple[Account, Table]]:
     """The table of a lane, and clients of further services.
 
-    Raises ConfigError where lane, account and credentials disagree.
+    Raises ConfigError where lane, account and credentials disagree, and StoreForeign where there is no such table.
     """
     check_names(whose.names)
     async with open_lane(whose, "dynamodb", *services) as account:
@@ -119,9 +119,9 @@ async def _check_table_lane(account: Account, whose: Whose) -> None:
     check_lane(whose.names, account.identity, [bearer], account=whose.account, emulated=account.emulated)
 
 
-def missing(names: Names, kind: str, name: str, account: Account) -> ConfigError:
+def missing(names: Names, kind: str, name: str, account: Account) -> StoreForeign:
     """What a lane has to have before anything can be done with it."""
-    return ConfigError(
+    return StoreForeign(
         f"lane {names.lane} has no {kind} {name} in account {account.identity.account}, region {account.region}: "
         "`afterturn aws provision` makes it; nothing was changed"
     )

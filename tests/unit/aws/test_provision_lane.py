@@ -250,7 +250,7 @@ class TestCommand:
         access: Access,  # noqa: F811
     ) -> None:
         missing = command("index", "verify", "conv-recency-index")
-        assert missing.code == 2
+        assert missing.code == 4
         assert "afterturn aws provision" in missing.err
 
         async def make() -> None:

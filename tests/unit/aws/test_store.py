@@ -17,7 +17,7 @@ from tests.unit.aws.trouble import Trouble
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, table_definition
-from afterturn.errors import InvalidRecord, NotFound, StoreBusy, StoreError, StoreForeign
+from afterturn.errors import InvalidRecord, StoreBusy, StoreError, StoreForeign
 from afterturn.model import Attachment, Stamp
 from afterturn.store.dynamodb import DynamoStore, Placement, Placements, open_store
 from afterturn.store.port import ConsumerState, Range, RecencyKey, Registration
@@ -320,7 +320,7 @@ class TestTables:
         assert client is not None
 
     async def test_a_missing_table_is_named(self, access: Access) -> None:  # noqa: F811
-        with pytest.raises(NotFound, match=r"nowhere.*afterturn aws provision"):
+        with pytest.raises(StoreForeign, match=r"nowhere.*afterturn aws provision"):
             async with open_store("nowhere", access):
                 pass
 

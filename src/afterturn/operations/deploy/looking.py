@@ -20,7 +20,8 @@ from afterturn.operations.resources import Kind, Properties, resources
 async def look_for(account: Account, part: Part, names: Names, *, expected: str | None = None) -> Found:
     """A function with its alias and what calls it.
 
-    Raises ConfigError where lane, account and credentials disagree, and for a lane without its table or queues.
+    Raises ConfigError where lane, account and credentials disagree, and StoreForeign for a lane without its table or
+    queues.
     """
     check_names(names)
     if part is Part.FUNNEL:

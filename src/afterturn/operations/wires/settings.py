@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ModelWrapValidatorHandler, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from afterturn.config import Settings
@@ -33,6 +33,12 @@ PRIVATE = SECRET | {"AFTERTURN_WEBHOOK_URL", "AFTERTURN_ALERT_URL"}
 
 class _Told(Settings):
     """Settings out of given values alone: what this process is set to must not show through."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Here every problem is wanted, not the first one in a sentence."""
+        return handler(value)
 
     @classmethod
     def settings_customise_sources(

@@ -55,15 +55,14 @@ async def open_store(
 
     ``placements``: where the recency index is written and read; from the table, and followed there, where none are
     given.
-    Raises MissingExtra, NotFound for a table that is missing, and StoreError that says what to do for one that is not
-    afterturn's or lacks an index, and for credentials or an endpoint that do not work.
+    Raises MissingExtra, and StoreError that says what to do for a table that is missing, not afterturn's, or without
+    an index, and for credentials or an endpoint that do not work.
     """
     async with open_client("dynamodb", access or Access()) as client:
         table = Table(client, name)
         placing = Live(table) if placements is None else Fixed(placements)
-        await table.check(INDEXES)
-        if more := [index for index in (await placing.current()).indexes if index not in INDEXES]:
-            await table.check(more)
+        indexes = (*INDEXES, *(await placing.current()).indexes)
+        await table.check({index.name: index for index in indexes}.values())
         yield DynamoStore(table, placing=placing)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.errors import Verdict, is_condition, is_foreign, translate, verdict
 from afterturn.aws.table import Index, check_description
-from afterturn.errors import NotFound, StoreBusy, StoreForeign
+from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb.attributes import Plain, from_item
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import Action, Condition, Query, Terms, key_item
@@ -45,14 +45,8 @@ class Table:
         self._backoff = backoff or Backoff()
 
     async def check(self, indexes: Iterable[Any]) -> None:
-        """Refuse a table that is missing (NotFound, as a missing file is), not ours, not ready, or without an index."""
-        try:
-            answer = await self._call("describe_table", {"TableName": self.name})
-        except StoreForeign as error:
-            raise NotFound(
-                f"there is no table {self.name}; check its name, the region and the account, or make it with "
-                "`afterturn aws provision`"
-            ) from error.__cause__
+        """Refuse a table that is missing, not ours, not ready, or without one of the indexes."""
+        answer = await self._call("describe_table", {"TableName": self.name})
         check_description(answer["Table"], indexes)
 
     async def get(self, key: Key, names: Sequence[str] = ()) -> Plain | None:
