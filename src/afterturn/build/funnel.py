@@ -42,6 +42,7 @@ from afterturn.funnel.sending.ses import SesSender, open_ses
 from afterturn.funnel.sending.telegram import TelegramSender
 from afterturn.funnel.sending.twilio import TwilioSender
 from afterturn.funnel.upkeep import GraphUpkeep
+from afterturn.mail.mailboxes import spelt
 from afterturn.model import Channel
 from afterturn.store.port import Keeper
 
@@ -139,7 +140,7 @@ async def open_funnel(
 
 def own_addresses(settings: Settings) -> frozenset[str]:
     """What is ours, by itself or by its domain."""
-    return frozenset(one.lower() for one in (*settings.own_addresses, *settings.graph_mailboxes))
+    return frozenset(spelt(one) for one in (*settings.own_addresses, *settings.graph_mailboxes))
 
 
 def _graph_fetching(graph: GraphAccess, own: frozenset[str], mailboxes: Mailboxes | None) -> GraphFetching:

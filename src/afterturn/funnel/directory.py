@@ -20,6 +20,7 @@ from pathlib import Path
 from afterturn.addresses import normalise
 from afterturn.errors import ConfigError
 from afterturn.funnel.arrivals import Party
+from afterturn.mail import mailboxes
 from afterturn.model import UNASSIGNED, check_id
 
 _TABLES = ("accounts", "people")
@@ -41,8 +42,8 @@ class Directory:
 
 
 def spelt(address: str, region: str | None = None) -> str:
-    """An address as it is looked up: mail without regard to case."""
-    return normalise(address, region).casefold() if "@" in address else normalise(address, region)
+    """An address as it is looked up: mail as :func:`afterturn.mail.mailboxes.spelt` has it."""
+    return mailboxes.spelt(normalise(address, region)) if "@" in address else normalise(address, region)
 
 
 def load_directory(path: Path, region: str | None = None) -> Directory:

@@ -25,6 +25,7 @@ from datetime import datetime
 from email.message import Message as MailMessage
 
 from afterturn.addresses import legal_id
+from afterturn.mail.mailboxes import spelt
 from afterturn.mail.reading import (
     TROUBLES,
     addresses,
@@ -63,7 +64,7 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
             yield envelope
         elif envelope:
             envelopes.append(envelope)
-    own = frozenset(address.strip().lower() for address in options.own) or own_addresses(envelopes)
+    own = frozenset(spelt(address) for address in options.own) or own_addresses(envelopes)
     for thread in threads(envelopes, own):
         yield from _conversation(source, thread, own, options)
 

@@ -17,6 +17,7 @@ from afterturn.clock import parse_time
 from afterturn.funnel.arrivals import Arrival, Fetch, Hush, Nothing, Rejected, Reply, Request, Upkeep
 from afterturn.funnel.reading import cleaned, fact, field, json_object, same
 from afterturn.mail.html_text import text_of_html
+from afterturn.mail.mailboxes import spelt
 from afterturn.mail.reading import TROUBLES, message_ids, parse_date, raw_header
 
 from .hush import OWN_HEADER, READ_HEADERS
@@ -210,7 +211,7 @@ def _body(body: object) -> str:
 
 
 def _address(party: object) -> str:
-    return fact(field(party, "emailAddress", "address")).lower()
+    return spelt(fact(field(party, "emailAddress", "address")))
 
 
 def _addresses(parties: object) -> list[str]:

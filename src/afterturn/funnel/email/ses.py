@@ -17,6 +17,7 @@ from datetime import datetime
 from afterturn.clock import to_text
 from afterturn.funnel.arrivals import Arrival, Arrived, Delivery, Fetch, Hush, Nothing, Request, Upkeep
 from afterturn.funnel.reading import cleaned, fact, field, json_object, label
+from afterturn.mail.mailboxes import spelt
 
 from .message import Receipt, read_mail, received_time
 from .sns import open_envelope, verify
@@ -97,7 +98,7 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Arri
     mail_id = fact(field(notification, "mail", "messageId"))
     received_at = field(notification, "mail", "timestamp") or field(notification, "receipt", "timestamp")
     recipients = field(notification, "receipt", "recipients")
-    accounts = [fact(name).lower() for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
+    accounts = [spelt(fact(name)) for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
     verdicts = _verdicts(field(notification, "receipt"))
     content = field(notification, "content")
     if isinstance(content, str):

@@ -1,0 +1,101 @@
+"""The addresses in a header, as the programs read them that people read mail with. Pure.
+
+After RFC 5322, 3.4, and what is sent that does not follow it. A name is no address where one stands beside it, also
+where it looks like one or is encoded: ``ceo@bank.example <jo@x.example>`` is Jo's. Nor is the inside of a quoted local
+part: ``"ceo@bank.example"@x.example`` is somebody's at x.example.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+MAX_CHARS = 65_536
+"""So much of a header is looked at."""
+
+_WORD = r"[^\s<>,;:\"()\[\]\\@]{1,64}"
+_QUOTED = r"\"(?:[^\"\\]|\\.){0,200}\""
+_DOMAIN = r"(?:[^\s<>,;:\"()\[\]\\@]{1,255}|\[[0-9A-Za-z.:]{2,60}\])"
+_ADDRESS = re.compile(rf"({_WORD}|{_QUOTED})@({_DOMAIN})")
+_PLAIN = re.compile(_WORD)
+_ENCODED = re.compile(r"=\?[^?\s]{1,60}\?[bBqQ]\?[^?]{0,2000}\?=")
+_QUOTE = re.compile(r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+(\"?)", re.DOTALL)
+_COMMENT = re.compile(r"\([^()\\]*+(?:\\.[^()\\]*+)*+(\)?)", re.DOTALL)
+_BRACKETS = re.compile(r"<[^<>]*+(>?)")
+_TEXT = re.compile(r"[,;]|.[^\"(<,;]*", re.DOTALL)
+_ROUTE = re.compile(r"(?:@[^:]*|mailto):", re.I)
+_AT = re.compile(r" ?@ ?")
+_APART = re.compile(r"[\s<>]+")
+
+
+def mailboxes(header: str) -> list[str]:
+    """Each as :func:`spelt` has it, in order."""
+    found = map(_mailbox, _entries(_ENCODED.sub(" ", header[:MAX_CHARS])))
+    return [address for address in found if address]
+
+
+def spelt(address: str) -> str:
+    """The one spelling of an address: in lower case, its domain in ASCII, its local part without needless quotes.
+
+    >>> spelt('"Jo.Roe"@Bücher.example.')
+    'jo.roe@xn--bcher-kva.example'
+    """
+    local, at, domain = address.strip().rpartition("@")
+    if not at:
+        return address.strip().lower()
+    domain = domain.removesuffix(".").lower()
+    if not domain.isascii():
+        with contextlib.suppress(UnicodeError):  # no domain that anybody can look up
+            domain = domain.encode("idna").decode()
+    if len(local) > 2 and local[0] == local[-1] == '"':
+        bare = re.sub(r"\\(.)", r"\1", local[1:-1])
+        local = bare if _PLAIN.fullmatch(bare) else local
+    return f"{local.lower()}@{domain}"
+
+
+def _entries(header: str) -> Iterator[list[str]]:
+    """What stands between commas, in tokens and without comments."""
+    entry: list[str] = []
+    for token in _tokens(header):
+        if token in {",", ";"}:
+            yield entry
+            entry = []
+        elif not (token.startswith("(") and token.endswith(")")):
+            entry.append(token)
+    yield entry
+
+
+def _tokens(header: str) -> Iterator[str]:
+    """Quotes, comments and brackets that are closed, commas, and what is between them."""
+    delimited = {'"': _QUOTE, "(": _COMMENT, "<": _BRACKETS}
+    place = 0
+    while place < len(header):
+        pattern = delimited.get(header[place])
+        match = pattern.match(header, place) if pattern else None
+        if match and not match[1]:
+            if match.end() >= len(header) - 1:  # none that begins later is closed either
+                del delimited[header[place]]
+            match = None
+        match = match or _TEXT.match(header, place)
+        assert match is not None
+        yield match[0]
+        place = match.end()
+
+
+def _mailbox(entry: list[str]) -> str | None:
+    bracketed = [token[1:-1] for token in entry if token.startswith("<") and token.endswith(">")]
+    if bracketed:
+        whole = (_ADDRESS.fullmatch(_joined(_ROUTE.sub("", one.strip(), count=1))) for one in bracketed)
+        return next((spelt(one[0]) for one in whole if one), None)
+    text = _joined("".join(entry))
+    # What stands before a colon is the name of a group.
+    if one := _ADDRESS.fullmatch(text) or _ADDRESS.fullmatch(text.rpartition(":")[2].strip()):
+        return spelt(one[0])
+    words = (word for token in entry if not token.startswith('"') for word in _APART.split(_joined(token)))
+    return next((spelt(word) for word in words if _ADDRESS.fullmatch(word)), None)
+
+
+def _joined(text: str) -> str:
+    """Without the spaces that may stand around an at sign."""
+    return _AT.sub("@", " ".join(text.split()))
