@@ -63,8 +63,8 @@ async def _demo(app: App, settings: Settings) -> Exit:
         began = time.monotonic()
         tally = await _settle(backbone)
         settled = time.monotonic()
-        left, interrupted = await drained(backbone, eager=True)
-        if interrupted:
+        left = await drained(backbone, eager=True)
+        if left is None:
             note("Stopped.")
             return Exit.INTERRUPTED
         _print_work(tally, backbone.registry.names, settled - began, time.monotonic() - settled)

@@ -157,9 +157,9 @@ def drain(
 async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) -> Exit:
     require_store(settings)
     async with app.open(settings) as backbone:
-        left, interrupted = await drained(backbone, eager=eager)
-        if interrupted:
-            note(f"Stopped. {_left(left)} Running it again goes on.")
+        left = await drained(backbone, eager=eager)
+        if left is None:
+            note(f"Stopped. {await what_is_left(backbone)} Running it again goes on.")
             return Exit.INTERRUPTED
         audit = await backbone.ledger.audit(grace=timedelta(0))
     if as_json:
@@ -185,17 +185,17 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
     return Exit.OWED
 
 
-async def drained(backbone: Backbone, *, eager: bool) -> tuple[Backlog, bool]:
-    """Drain, showing how it goes; returns what is left, and whether a signal stopped it."""
+async def drained(backbone: Backbone, *, eager: bool) -> Backlog | None:
+    """Drain, showing how it goes; returns what is left, and None where a signal stopped it."""
     with _showing() as show:
         draining = asyncio.create_task(backbone.drain(eager=eager, progress=show))
         with interruptible(draining.cancel, draining.cancel) as received:
             try:
-                return await draining, False
-            except asyncio.CancelledError:
+                return await draining
+            except (asyncio.CancelledError, AfterturnError):
                 if not received():
                     raise
-                return await backbone.backlog(), True
+                return None
 
 
 def is_clean(left: Backlog, audit: Audit) -> bool:

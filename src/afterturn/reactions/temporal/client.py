@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,6 +17,9 @@ _RETRIES = RetryConfig(
     initial_interval_millis=50, max_interval_millis=500, max_elapsed_time_millis=2_000, max_retries=3
 )
 """The stream repeats what failed, so a call gives up early."""
+
+_LOOK = "check AFTERTURN_TEMPORAL_ADDRESS (host:port), and that it runs there"
+_WORDS = re.compile(r'(?:message|error): "([^"]+)"')
 
 ENGINE_WIDE = frozenset(
     {
@@ -74,9 +78,18 @@ class Connection:
                     interceptors=list(self._interceptors),
                 )
         except TimeoutError:
-            raise EngineUnavailable(f"Temporal at {address.target} does not answer") from None
+            raise EngineUnavailable(f"Temporal at {address.target} does not answer; {_LOOK}") from None
         except (RuntimeError, ValueError, RPCError) as error:
-            raise EngineUnavailable(f"Temporal at {address.target}: {error}") from error
+            raise EngineUnavailable(
+                f"Temporal at {address.target} cannot be reached ({reason_of(error)}); {_LOOK}"
+            ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Of an error of the client's other half, the words: it tells them in the depths of its own structures."""
+    text = str(error)
+    words = _WORDS.findall(text)
+    return str(words[-1]) if words else text
 
 
 def unavailable(error: RPCError, address: str) -> EngineUnavailable:
