@@ -142,12 +142,16 @@ class History:
         await self._backbone.store.note(NOTE, to_text(at), to_note(slot), replace=True, kept=_KEPT)
 
     async def run(self) -> None:
-        """Look until cancelled; a look that fails leaves a gap."""
+        """Look until cancelled; a look that fails leaves a gap, and the first one of several is logged."""
+        failing = False
         while True:
             try:
                 await self.look()
+                failing = False
             except Exception as error:  # whatever it is, plots go on
-                telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
+                if not failing:
+                    telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
+                failing = True
             await asyncio.sleep(self._every)
 
     async def _recall(self, now: datetime) -> None:
