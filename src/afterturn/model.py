@@ -29,7 +29,7 @@ from pydantic.alias_generators import to_camel
 
 from afterturn.clock import parse_time, to_text, to_utc
 from afterturn.errors import InvalidRecord
-from afterturn.wording import problem_of
+from afterturn.wording import path_of, problem_of
 
 MAX_ID_CHARS = 200
 MAX_TEXT_BYTES = 300_000
@@ -354,7 +354,4 @@ def parse(kind: type[R], value: object, *, where: str = "") -> R:
 def invalid(error: ValidationError, where: str = "") -> InvalidRecord:
     """The first problem that pydantic found, with its path and without the content that caused it."""
     first = error.errors(include_url=False, include_input=False)[0]
-    path = where
-    for step in first["loc"]:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
-    return InvalidRecord(path, problem_of(first))
+    return InvalidRecord(path_of(first["loc"], where), problem_of(first))

@@ -6,7 +6,8 @@ of the value itself, which may be content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _NO_NUMBER = "has to be a number"
@@ -69,6 +70,27 @@ _PATTERNS: Mapping[str, str] = {
     r"\A[a-zA-Z0-9_.-]{3,255}\z": "has to be 3 to 255 letters, digits, dots, dashes and underscores",
 }
 """A pattern says nothing to whoever types a value."""
+
+
+_STEP = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
+
+
+def path_of(steps: Iterable[int | str], where: str = "") -> str:
+    """Such as ``messages[2].at``. A name that nobody knows can be anything, a message's text included.
+
+    >>> path_of(["messages", 2, "at"])
+    'messages[2].at'
+    >>> path_of(["What a customer wrote"], "turn")
+    'turn.(a field)'
+    """
+    path = where
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            name = step if _STEP.match(step) else "(a field)"
+            path += f".{name}" if path else name
+    return path
 
 
 def problem_of(error: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ replays by its seed: ``python -m tests.fuzz --only NAME --seed SEED``.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import sys
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"seed {seed}, {len(targets())} samples", file=sys.stderr, flush=True)
     began, done, found = time.monotonic(), 0, []
     try:
-        with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        # What is refused is logged, and a million refusals tell nobody anything.
+        with ProcessPoolExecutor(os.cpu_count(), initializer=logging.disable) as pool:
             for number, batch in enumerate(pool.map(_some, _batches(seed, given.mutations)), 1):
                 found += batch
                 done = min(number * BATCH, given.mutations)

@@ -6,9 +6,11 @@ import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
+from tests.fuzz import hooks
 from tests.unit.funnel import channels, mails
 from tests.unit.funnel.channels import NOW, SAMPLES, request, signed_sample
 from tests.unit.funnel.mutations import mutate
@@ -22,7 +24,7 @@ from afterturn.funnel.voice import livekit, retell, vapi
 from afterturn.funnel.voice import twilio as twilio_voice
 
 Mutate = Callable[[bytes, random.Random], bytes]
-Read = Callable[[bytes], Iterable[Arrival]]
+Read = Callable[[bytes], Iterable[Any]]
 
 _PROVIDERS = ("email-raw", "graph", "ses-sns", "telegram", "twilio", "voice")
 
@@ -41,7 +43,7 @@ class Target:
     body: bytes
     mutate: Mutate
     read: Read
-    check: Callable[[Arrival], None]
+    check: Callable[[Any], None]
 
 
 def attempt(target: Target, seed: str) -> str | None:
@@ -59,8 +61,18 @@ def attempt(target: Target, seed: str) -> str | None:
 
 @cache
 def targets() -> Sequence[Target]:
-    """All samples, in the order of their names."""
-    return [_target(f"{path.parent.name}/{path.name}") for path in sorted(SAMPLES.rglob("*.*")) if _is_payload(path)]
+    """All samples, in the order of their names; then whole doors, by their paths."""
+    samples = [f"{path.parent.name}/{path.name}" for path in sorted(SAMPLES.rglob("*.*")) if _is_payload(path)]
+    return [*map(_target, samples), *_doors()]
+
+
+def _doors() -> Iterable[Target]:
+    for path, body in sorted(hooks.bodies().items()):
+        yield Target(path, body, mutate, partial(hooks.with_body, path.partition(" ")[0]), hooks.assert_fits)
+    for path in sorted(hooks.SIGNED):
+        yield Target(
+            f"{path} headers", hooks.good_headers(path), mutate, partial(hooks.with_headers, path), hooks.assert_fits
+        )
 
 
 def _is_payload(path: Path) -> bool:

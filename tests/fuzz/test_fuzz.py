@@ -6,11 +6,17 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tests.fuzz import hooks
 from tests.fuzz.__main__ import found_in
 from tests.fuzz.damage import attempt, targets
-from tests.unit.funnel.channels import here
+from tests.unit.funnel.channels import NOW, here
+from tests.unit.funnel.sns_rig import Served, certificate
+from tests.web.hooked import SECRETS
 
 from afterturn.funnel.arrivals import Arrival, Rejected
+from afterturn.funnel.channels import doors_of
+from afterturn.funnel.email.sns import Certificates
+from afterturn.funnel.turns import TURNS
 
 
 @here
@@ -34,7 +40,23 @@ def test_what_is_raised_is_found_and_replays() -> None:
 @here
 def test_every_provider_is_among_the_targets() -> None:
     names = {one.name.partition("/")[0] for one in targets()}
-    assert names == {"email-raw", "graph", "ses-sns", "telegram", "twilio", "voice"}
-    assert len(targets()) > 80
+    assert names == {"", "email-raw", "graph", "ses-sns", "telegram", "twilio", "voice"}
+    assert len(targets()) > 100
+    assert len({one.name for one in targets()}) == len(targets())
+
+
+def test_every_door_is_among_the_targets_and_lets_in_what_is_sound() -> None:
+    """A door that let in nothing would be broken by no damage."""
+    certificates = Certificates(Served(certificate()))
+    paths = {TURNS, *doors_of(SECRETS, certificates)}
+    assert {one.partition(" ")[0] for one in hooks.bodies()} == set(hooks.SIGNED) == paths
+    for name, body in hooks.bodies().items():
+        path = name.partition(" ")[0]
+        came = hooks.with_body(path, body)
+        assert came, name
+        for one in came:
+            hooks.assert_fits(one)
+        if "webhook-id" in hooks.SIGNED[path](body, NOW):
+            assert hooks.with_headers(path, hooks.good_headers(path))
     damaged = targets()[0].mutate(targets()[0].body, random.Random("1"))
     assert damaged != targets()[0].body

@@ -117,3 +117,17 @@ def test_a_pattern_is_shown_only_where_nobody_has_put_it_into_words() -> None:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(Annotated[str, Field(pattern="^[0-9]+$")]).validate_python(VALUE)
     assert problem_of(caught.value.errors()[0]) == "does not look as it has to, which is ^[0-9]+$"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"What a customer wrote": 1}, "(a field): is unknown here"),
+        ({"x" * 5_000: 1}, "(a field): is unknown here"),
+        ({"facts": {"sink leaks": "no"}}, "facts.(a field): has to be a whole number"),
+    ],
+)
+def test_a_name_that_may_be_content_is_not_told(given: Any, says: str) -> None:
+    with pytest.raises(InvalidRecord) as caught:
+        parse(Sample, given)
+    assert str(caught.value).startswith(says)

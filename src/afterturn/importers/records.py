@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,14 +11,13 @@ from pydantic import BaseModel, ValidationError
 
 from afterturn.clock import EPOCH, Clock, system_clock
 from afterturn.model import ConversationMeta, Message, Turn
-from afterturn.wording import problem_of
+from afterturn.wording import path_of, problem_of
 
 MAX_PARTICIPANTS = 100
 MAX_ATTACHMENTS = 50
 OLDEST = datetime(1990, 1, 1, tzinfo=UTC)
 """Before this nobody sent a text message: an earlier time is a unit mixed up or a clock that was never set."""
 
-_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
 _LARGEST_MILLIS = 253_402_300_799_999  # the last millisecond of the year 9999
 
 
@@ -109,13 +107,5 @@ def from_seconds(seconds: int, options: Options) -> datetime | str:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    path = ""
-    for step in first["loc"]:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        else:
-            # An unknown key may be anything, a message's text included.
-            name = step if _FIELD.match(step) else "(a field)"
-            path += f".{name}" if path else name
-    problem = problem_of(first)
+    path, problem = path_of(first["loc"]), problem_of(first)
     return f"{path}: {problem}" if path else problem

@@ -30,7 +30,7 @@ from afterturn.errors import (
 from afterturn.funnel.answers import RETRY_AFTER_S
 from afterturn.funnel.channels import HOOKS
 from afterturn.funnel.turns import TURNS
-from afterturn.wording import problem_of
+from afterturn.wording import path_of, problem_of
 
 Page = Callable[[Request, "Refused"], Response]
 """What ``app.state.error_page`` is: shows a person what went wrong."""
@@ -45,7 +45,6 @@ _TEXTS = {
     405: "this address does not take the method; the Allow header names those that it takes",
 }
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_.\[\]-]{0,99}\Z")
-_STEP = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 
 
 class Refused(HTTPException):
@@ -149,12 +148,7 @@ def _of_validation(error: RequestValidationError) -> Refused:
     """The first problem, with its field and without the value that caused it."""
     first = error.errors()[0]
     place, *steps = first["loc"] or ("body",)
-    field = ""
-    for step in steps:
-        # An unknown name can be anything, a message's text included.
-        name = f"[{step}]" if isinstance(step, int) else str(step) if _STEP.match(str(step)) else "(a field)"
-        field += name if isinstance(step, int) or not field else f".{name}"
-    field = field or str(place)
+    field = path_of(steps) or str(place)
     problem = problem_of(first)
     # A name that nobody knows is the caller's own word, and stands in one place only.
     text = f"the field {problem}" if first["type"] == "extra_forbidden" else f"{field}: {problem}"
