@@ -13,7 +13,7 @@ import logging
 import resource
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ async def through(path: Path, conversations: Sequence[Sequence[Turn]]) -> dict[s
         done = watch.took(count)
         stop.set()
         await running
-        audit = await backbone.ledger.audit()
+        audit = await backbone.ledger.audit(grace=timedelta(0))
         return {
             "turns": count,
             "conversations": len(conversations),

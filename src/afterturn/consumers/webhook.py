@@ -12,10 +12,9 @@ from functools import cache
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue, SecretStr
-from standardwebhooks import Webhook
-from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from afterturn.errors import ConfigError, DeliveryFailed
+from afterturn.signing import signed_headers, signer
 
 TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
@@ -43,7 +42,7 @@ class Endpoint:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("webhook URL: must be a full address, such as https://example.com/hooks/afterturn")
-        _signer(self.secret)
+        signer(self.secret, "webhook")
 
     async def send(self, webhook_id: str, body: Mapping[str, JsonValue], now: datetime) -> Delivery:
         """POST the body, signed. ``now`` is the time of this attempt, against which receivers check freshness.
@@ -53,13 +52,7 @@ class Endpoint:
         failed until it is retried on demand.
         """
         data = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
-        headers = {
-            "content-type": "application/json",
-            "user-agent": "afterturn",
-            "webhook-id": webhook_id,
-            "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": _signer(self.secret).sign(msg_id=webhook_id, timestamp=now, data=data),
-        }
+        headers = {"user-agent": "afterturn", **signed_headers(signer(self.secret, "webhook"), webhook_id, now, data)}
         import httpx  # noqa: PLC0415 - slow to import, and most commands send nothing
 
         timeout = httpx.Timeout(self.timeout_s, connect=min(self.timeout_s, CONNECT_TIMEOUT_S))
@@ -91,13 +84,6 @@ def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> Endpoin
         return Endpoint(url=url, secret=secret)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
-
-
-def _signer(secret: SecretStr) -> Webhook:
-    try:
-        return Webhook(secret.get_secret_value())
-    except (ValueError, EmptyWebhookSecretError):
-        raise ConfigError("webhook secret: must be base64, with or without whsec_ before it") from None
 
 
 @cache

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 
 from pydantic import SecretStr
-from standardwebhooks import Webhook
-from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from afterturn.addresses import digest
 from afterturn.clock import Clock, to_text
-from afterturn.errors import ConfigError, DeliveryFailed, InvalidInput
+from afterturn.errors import DeliveryFailed, InvalidInput
 from afterturn.funnel.responder import Asked
 from afterturn.funnel.sending.http import Http, Limits, Lost, NotSent
+from afterturn.signing import signed_headers, signer
 from afterturn.strict_json import read_json
 
 LIMITS = Limits(connect=5.0, silence=60.0, whole=60.0)
@@ -29,10 +28,7 @@ class AgentWebhook:
     """A responder. ``http``: opened with :data:`LIMITS`. Raises ConfigError for a secret that is none."""
 
     def __init__(self, http: Http, url: str, secret: SecretStr, clock: Clock) -> None:
-        try:
-            self._webhook = Webhook(secret.get_secret_value())
-        except (ValueError, EmptyWebhookSecretError):
-            raise ConfigError("agent secret: must be base64, with or without whsec_ before it") from None
+        self._webhook = signer(secret, "agent")
         self._http = http
         self._url = url
         self._clock = clock
@@ -40,14 +36,8 @@ class AgentWebhook:
     async def __call__(self, asked: Asked) -> str | None:
         """Raises DeliveryFailed where no answer can be had now; it holds nothing of what was said."""
         body = _body(asked)
-        now = self._clock()
         webhook_id = digest(asked.conversation.id, asked.messages[-1].id if asked.messages else "")
-        headers = {
-            "content-type": "application/json",
-            "webhook-id": webhook_id,
-            "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": self._webhook.sign(webhook_id, now, body),
-        }
+        headers = signed_headers(self._webhook, webhook_id, self._clock(), body)
         try:
             answer = await self._http.call(
                 "POST", self._url, headers=headers, body=body.encode(), max_bytes=MAX_ANSWER_BYTES

@@ -6,12 +6,10 @@ import hmac
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
-from standardwebhooks import Webhook
-from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from afterturn.clock import EPOCH
-from afterturn.errors import ConfigError
 from afterturn.funnel.arrivals import Rejected, Request
+from afterturn.signing import signer
 
 FRESH = timedelta(minutes=5)
 """How far the time of a signature may be from ours, either way, as the specification says."""
@@ -24,10 +22,7 @@ class Verifier:
     """``secret``: ``whsec_…``; ``name``: what to call it. Raises ConfigError where it is none."""
 
     def __init__(self, secret: SecretStr, name: str) -> None:
-        try:
-            self._webhook = Webhook(secret.get_secret_value())
-        except (ValueError, EmptyWebhookSecretError):
-            raise ConfigError(f"{name} secret: must be base64, with or without whsec_ before it") from None
+        self._webhook = signer(secret, name)
 
     def verify(self, request: Request, now: datetime) -> None:
         """Raise Rejected where the signature is not ours, or not of these minutes."""
