@@ -26,7 +26,7 @@ PAGES = (
     f"/conversations/{LONG}",
     "/operations",
     "/operations?plots=24h&owed=all",
-    "/sign-in",
+    "/sign-in?link=used",
     "/conversations/no",
 )
 WIDTHS = (1440, 1280, 768, 375)

@@ -154,7 +154,21 @@ async def test_plots_go_on_after_a_restart_and_others_on_the_store_add_to_them(s
         assert [(point.at, point.stages["dead"]) for point in points] == [(slot_of(points[0].at), 1)]
         assert points[0].lags["topics"] >= 60
     hour = (await looked(site)).over(Span.HOUR, now)
-    assert [point.stages["dead"] for point in hour][-2:] == [1, 0]
+    assert [point.stages["dead"] for point in hour] == [1, 0]
+
+
+async def test_what_a_process_saw_is_not_told_of_the_time_before_it(site: Site) -> None:
+    clock = ManualClock(slot_of(site.backbone.clock()) + SLOT)
+    site.backbone.clock = clock
+    await looked(site)
+    clock.advance(timedelta(minutes=2))
+    later = await looked(site)
+    await site.settle("gas-smell-2b", "hello?")
+    await bury(site)
+    clock.advance(timedelta(minutes=1))
+    await later.look()
+    assert [point.stages["dead"] for point in later.over(Span.HOUR, clock())] == [0, 0, 1]
+    assert [point.stages["dead"] for point in later.over(Span.DAY, clock())] == [1]
 
 
 async def looked(site: Site) -> History:

@@ -116,21 +116,21 @@ class History:
         self._every = every
         self._looks: deque[Point] = deque(maxlen=int(Span.HOUR.length.total_seconds() / every))
         self._slots: dict[datetime, Point] = {}
-        self._recalled = False
+        self._recalled: dict[datetime, Point] | None = None
 
     def over(self, span: Span, now: datetime) -> tuple[Point, ...]:
-        """Oldest first. An hour: every look of this process, and the slots from before its first one."""
+        """Oldest first. An hour: every look of this process, and slots as they were noted before its first one."""
         since = now - span.length
         looks = [one for one in self._looks if one.at >= since] if span is Span.HOUR else []
-        before = looks[0].at if looks else now
-        slots = [self._slots[at] for at in sorted(self._slots) if since <= at < before]
-        return (*slots, *looks)
+        slots, end = (self._recalled or {}, looks[0].at) if looks else (self._slots, now)
+        return (*(slots[at] for at in sorted(slots) if since <= at < end), *looks)
 
     async def look(self) -> None:
         """Add a look, and note the slot that it lies in. Raises StoreError."""
         point = point_of(await take(self._backbone))
-        if not self._recalled:
-            await self._recall(point.at)
+        if self._recalled is None:
+            self._recalled = await self._recall(point.at)
+            self._slots = {**self._recalled}
         self._looks.append(point)
         at = slot_of(point.at)
         noted = (await self._noted([at])).get(at)
@@ -154,11 +154,10 @@ class History:
                 failing = True
             await asyncio.sleep(self._every)
 
-    async def _recall(self, now: datetime) -> None:
+    async def _recall(self, now: datetime) -> dict[datetime, Point]:
         """What was noted of the last day."""
         last = slot_of(now)
-        self._slots |= await self._noted([last - number * SLOT for number in range(_DAY // SLOT + 1)])
-        self._recalled = True
+        return await self._noted([last - number * SLOT for number in range(_DAY // SLOT + 1)])
 
     async def _noted(self, slots: list[datetime]) -> dict[datetime, Point]:
         keys = {to_text(at): at for at in slots}
