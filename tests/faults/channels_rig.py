@@ -211,7 +211,8 @@ async def opened(
         desk.dispatching = Dispatching(store, clock, lambda message: senders.get(message.channel))
         desk.doors = _doors(desk, answering=responder is not None)
         tokens = folder / "tokens.toml"
-        add_token(tokens, Token(name="desk", role=Role.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
+        if not tokens.exists():
+            add_token(tokens, Token(name="desk", role=Role.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
         app = make_app(backbone, Access(clock, TokenFile(tokens)))
         turns = TurnDoor(backbone.settle, SecretStr(SECRET), clock)
         mount_hooks(app, clock, desk.doors, turns=turns, public=PUBLIC)
@@ -224,11 +225,14 @@ def _doors(desk: Desk, *, answering: bool) -> Doors:
     own = frozenset(SECRETS.own)
 
     async def from_s3(asked: Fetch, now: datetime) -> Arrival:
-        return ses.fetched(asked, desk.bucket[asked.reference["key"]], now=now, own=own)
+        raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
+        return ses.fetched(asked, raw, now=now, own=own)
 
     async def from_graph(asked: Fetch, now: datetime) -> Arrival:
-        mailbox = asked.reference["resource"].split("/")[1].lower()
-        return graph.fetched(desk.mailbox[asked.reference["resource"]], now=now, accounts=(mailbox,), own=own)
+        resource = asked.reference["resource"]
+        mailbox = resource.split("/")[1].lower()
+        message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
+        return graph.fetched(message, now=now, accounts=(mailbox,), own=own)
 
     async def keep(upkeep: Upkeep) -> None:
         desk.upkept.append(upkeep)
@@ -382,7 +386,7 @@ def turn_call(value: object, at: datetime = NOW) -> Call:
     return Call("/turns", request.body, request.headers)
 
 
-def sample_call(name: str) -> Call:
+def sample_call(name: str, at: datetime = NOW) -> Call:
     """A file of the samples by its door, signed for this application."""
     folder, file = name.split("/")
     body = sample(name)
@@ -391,7 +395,7 @@ def sample_call(name: str) -> Call:
         fields = parse_qsl(body.decode(), keep_blank_values=True)
         return Call(path, body, {**_FORM, "x-twilio-signature": twilio_signature(path, fields)})
     if folder == "email-raw":
-        return mail_call(body, sum(body))
+        return mail_call(body, sum(body), at=at)
     if folder == "telegram":
         return telegram_call(json.loads(body))
     if folder == "ses-sns":

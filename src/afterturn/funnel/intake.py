@@ -35,6 +35,7 @@ from afterturn.funnel.names import remember_name
 from afterturn.funnel.placing import place_of
 from afterturn.funnel.threads import (
     MOVED,
+    THREAD,
     answered_there,
     clues_of,
     find_thread,
@@ -174,7 +175,8 @@ class Intake:
         person = one.party.answers or one.party.sender
         people: Sequence[str] = () if brings_nobody else (person, one.party.sender, *one.participants)
         message = message_of(one)
-        await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender))
+        again = seen is not None or any(name in known[THREAD] for name in names)
+        await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender), again=again)
         meta = _meta(conversation_id, one.channel, property_id, people)
         asked = self._answering and message.direction is Direction.INBOUND and one.hush is None
         if asked or one.album is not None:
@@ -204,7 +206,9 @@ class Intake:
         if isinstance(seen, list) and digest(message.id) not in seen:
             await self._writes.save_messages(meta, [message], chores=[alone])
 
-    async def _remember(self, one: Arrived, conversation_id: str, message: Message, opted: JsonValue) -> None:
+    async def _remember(
+        self, one: Arrived, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
+    ) -> None:
         """Before the message is saved: what dies in between is remembered again. None of the notes needs another, so
         they share a wait.
         """
@@ -228,7 +232,8 @@ class Intake:
                 "subject": one.extra.get("subject") or one.thread.subject,
                 "references": references[:20],
             }
-            notes.append(self._store.note(ROUTE, conversation_id, route, rank=_rank(one.at), replace=True))
+            rank = 0 if again else _rank(one.at)  # another mailbox may have the same mail a moment later
+            notes.append(self._store.note(ROUTE, conversation_id, route, rank=rank, replace=not again))
         about: dict[str, JsonValue] = dict(one.extra)
         if one.said_at is not None:
             about["saidAt"] = to_text(one.said_at)

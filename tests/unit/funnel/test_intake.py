@@ -333,7 +333,8 @@ async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
     await house.answering.once()
     assert (await house.texts(), await house.turns()) == (["STOP", "Are you there?"], 2)
     await house.intake.take(sms(3, "START", extra={"opt": "in"}))
-    assert (await house.backbone.store.noted(OPTED_OUT, [THEIRS]))[THEIRS] == {"out": False}
+    told: Any = (await house.backbone.store.noted(OPTED_OUT, [THEIRS]))[THEIRS]
+    assert told["out"] is False
     await house.answering.once()
     assert await house.texts() == ["STOP", "Are you there?", "START", "Hi"]
 

@@ -104,11 +104,15 @@ def arrived(mail: Written, receipt: Receipt) -> Arrived:
     outbound = is_own(sender, own)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
     hush = hush_of(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
+    if outbound and receipt.extra.get("dmarc") == "FAIL":
+        # In our name, and our own domain disowns it: nothing that we have said.
+        outbound, hush, extra = False, Hush.STRANGER, {**extra, "from": sender}
     answers = _answers(mail, receipt, account, own) if hush is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
         sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
-    people = dict.fromkeys(_short_id(a) for a in (sender, *mail.recipients) if a not in {account, NOBODY})
+    others = (sender, *(address for address in mail.recipients if not is_own(address, own)))
+    people = dict.fromkeys(_short_id(address) for address in others if address not in {account, NOBODY})
     return Arrived(
         channel=Channel.EMAIL,
         provider_id=message_id,
