@@ -208,7 +208,7 @@ def test_words_that_did_run_or_call_would_be_seen(seen: Visit) -> None:
     seen.page.evaluate("alert('one')")
     assert seen.dialogs == ["one"]
     seen.page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://evil.example/pixel.png'}))")
-    seen.page.wait_for_function("document.querySelector('body > img').complete")
+    expect(seen.page.locator("body > img")).to_have_js_property("complete", True)
     assert any("Content Security Policy" in one for one in seen.errors)
     with seen.page.expect_event("requestfailed", lambda one: one.url == "https://evil.example/"):
         seen.page.evaluate("setTimeout(() => { location.href = 'https://evil.example/' })")
