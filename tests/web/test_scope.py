@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of, send
@@ -11,6 +13,7 @@ from tests.web.rig import API, CALLERS, Rig, error_of, ids
 
 from afterturn.model import UNASSIGNED
 from afterturn.web.pages.live import Live
+from afterturn.web.tokens import remove_token
 
 INBOX = f"{API}/conversations"
 _WHERE = sorted(CALLS)
@@ -197,3 +200,81 @@ async def test_a_cursor_for_words_is_none_for_others(rig: Rig) -> None:
         assert (await client.get(INBOX, params={**asked, "words": "lea", "cursor": cursor})).status_code == 400
     async with rig.client("desk") as client:
         assert (await client.get(INBOX, params={**asked, "cursor": cursor})).status_code == 400
+
+
+async def test_words_find_what_is_hidden_as_they_find_what_nobody_said(rig: Rig) -> None:
+    """By the API, the pages, the search box and the live stream; with a filter on the property, and without."""
+    await fill(rig)
+    rig.app.state.live = Live(every=0.01, looks=1)
+    for caller in CALLERS:
+        visible = {name_of(one) for one in PROPERTIES if one not in hidden_from(caller)}
+        async with rig.client(caller) as client:
+            every = await client.get(INBOX, params={"window": "all", "words": "marked"})
+            assert set(ids(every)) == visible
+            assert all(row["hit"] for row in every.json()["rows"])
+            for one in hidden_from(caller):
+                said, nobody = SECRET.format(one).replace("-", " "), "marked zebra"
+                for more in ({}, {"window": "all"}, {"property": one}, {"window": "all", "limit": 1}):
+                    told = [await client.get(INBOX, params={"words": words, **more}) for words in (said, nobody)]
+                    assert told[0].json() == told[1].json(), (caller, one)
+                    assert told[0].json()["rows"] == []
+                    pages = [await client.get("/", params={"words": words, **more}) for words in (said, nobody)]
+                    if "limit" not in more:
+                        plain = [page.text.replace("+", " ") for page in pages]
+                        assert plain[0].replace(said, nobody) == plain[1]
+                    streams = [await client.get("/live", params={"words": words}) for words in (said, nobody)]
+                    assert streams[0].text == streams[1].text
+                leads = [await client.get("/search", params={"q": words}) for words in (said, nobody)]
+                assert {lead.headers["location"].partition("=")[0] for lead in leads} == {"/?words"}
+                assert SECRET.format(one) not in every.text
+
+
+async def test_a_cursor_of_words_leads_nobody_into_anothers_scope_and_names_nothing_hidden(rig: Rig) -> None:
+    for number in range(12):
+        property_id = ("oak", "elm")[number % 2]
+        await rig.settle(f"c-{property_id}-{number}", "The heating is cold", property_id=property_id)
+    asked = {"limit": "1", "words": "heating"}
+    cursors = {}
+    for caller in ("oak", "elm", "desk"):
+        async with rig.client(caller) as client:
+            cursors[caller] = (await client.get(INBOX, params=asked)).json()["nextCursor"]
+    async with rig.client("oak") as client:
+        for caller in ("elm", "desk"):
+            assert (await client.get(INBOX, params={**asked, "cursor": cursors[caller]})).status_code == 400
+        found: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = await client.get(INBOX, params={**asked, **cursor})
+            found += ids(page)
+            if page.json()["nextCursor"] is None:
+                break
+            cursor = {"cursor": page.json()["nextCursor"]}
+            assert b"elm" not in base64.urlsafe_b64decode(cursor["cursor"] + "===")
+        assert (await client.get(INBOX, params={"words": "cold", "limit": "1", **cursor})).status_code == 400
+    assert found == [f"c-oak-{number}" for number in (10, 8, 6, 4, 2, 0)]
+
+
+async def test_a_live_stream_ends_with_the_right_to_see_it(rig: Rig) -> None:
+    """Each look asks again: a token that is revoked, a conversation that has gone to another property."""
+    await rig.settle("c-oak", "Hello", property_id="oak")
+    rig.app.state.live = Live(every=0.01, looks=3)
+    async with rig.client("oak") as client:
+        lines = (await client.get("/conversations/c-oak/live")).text
+        assert "event: over" not in lines
+        moved = await rig.client("root").patch(f"{INBOX}/c-oak", json={"propertyId": "elm"}, headers={"if-match": "*"})
+        assert moved.status_code == 200
+        gone = await client.get("/conversations/c-oak/live")
+        assert gone.status_code == 404 or "event: over" in gone.text
+        looks = 0
+        whole = rig.backbone.inbox.page
+
+        async def page(*given: Any, **named: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            remove_token(rig.tokens, "oak")
+            return await whole(*given, **named)
+
+        rig.backbone.inbox.page = page  # type: ignore[method-assign]
+        stream = (await client.get("/live")).text
+    assert looks == 1
+    assert "event: over" in stream
