@@ -31,7 +31,7 @@ def follow(number: int = 1, body: str = "And now it leaks.", **headers: Any) -> 
 
 async def hushed(desk: Desk, conversation: str, message: str) -> str | None:
     found: Any = await desk.backbone.store.noted("about", [f"{conversation} {message}"])
-    hush: str | None = next(iter(found.values()), {}).get("hush")
+    hush: str | None = found[f"{conversation} {message}"].get("hush")
     return hush
 
 

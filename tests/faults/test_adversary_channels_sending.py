@@ -47,13 +47,13 @@ async def test_what_a_machine_said_is_not_sent_after_stop(desk: Desk, stop: str)
 
 async def test_stop_while_somebody_is_being_asked_is_the_last_word(tmp_path: Path) -> None:
     async def slow(asked: Any) -> str:
-        await desk.hear(sms(2, "STOP"))
+        await one.hear(sms(2, "STOP"))
         return "As I was saying"
 
-    async with opened(tmp_path, responder=slow) as desk:
-        await desk.hear(sms(1))
-        await desk.work(wait=timedelta(seconds=1))
-        assert desk.twilio.sent == []
+    async with opened(tmp_path, responder=slow) as one:
+        await one.hear(sms(1))
+        await one.work(wait=timedelta(seconds=1))
+        assert one.twilio.sent == []
 
 
 async def test_what_a_person_writes_after_stop_is_tried_and_the_provider_decides(desk: Desk) -> None:

@@ -24,8 +24,7 @@ from tests.faults.channels_rig import (
 )
 from tests.unit.funnel.channels import NOW
 
-from afterturn.clock import to_text
-from afterturn.event import to_millis
+from afterturn.clock import to_millis, to_text
 from afterturn.model import FlushMode
 
 VOICE = f"voice:{THEIRS}"
