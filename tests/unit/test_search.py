@@ -2,86 +2,38 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contract.inbox.pages import ids, walk
+from tests.contract.inbox.pages import ids
 from tests.contract.machines import fast_folder
 from tests.contract.samples import at, message, meta
 from tests.contract.store.shelf import settle_new
+from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
 
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.inbox import search as inbox_search
 from afterturn.model import Channel, Status
-from afterturn.sqlite.database import Database
-from afterturn.store.sqlite import SqliteSearch, SqliteStore, searching
+from afterturn.store.sqlite import SqliteSearch, searching
 from afterturn.store.sqlite.searching import LIMITS, SearchLimits
 from afterturn.store.words import wanted
 from afterturn.testing import ManualClock
 
+__all__ = ["desk", "whatever_the_budget"]
+
+
 NARROW = SearchLimits(
-    postings=3, places=2, lagging=1, terms=2, caught_up=2, batch_messages=2, batch_bytes=40, read_at_once=2
+    postings=6, places=2, lagging=1, terms=2, caught_up=2, batch_messages=2, batch_bytes=40, read_at_once=2
 )
 """So small that a handful of messages is a large fleet."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def whatever_the_budget() -> Iterator[None]:
-    """So that a small budget does not keep the index out of these tests."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(inbox_search, "FEW_ROWS", 0)
-        yield
-
-
-@dataclass(frozen=True)
-class Desk:
-    """A store, its search, and an inbox over both."""
-
-    database: Database
-    store: SqliteStore
-    search: SqliteSearch
-    inbox: Inbox
-
-    async def found(self, words: str, **asked: object) -> list[str]:
-        """Every page of it."""
-        pages = await walk(self.inbox, InboxQuery.model_validate({"words": words, **asked}))
-        assert all(page.complete or page.next_cursor for page in pages)
-        return [name for page in pages for name in ids(page)]
-
-    async def say(self, name: str, *texts: str, now: float = 0, **about: object) -> None:
-        known = await self.store.messages(name)
-        said = [
-            message(f"m{len(known) + place}", now, text=text, provider_id=f"p{len(known) + place}")
-            for place, text in enumerate(texts)
-        ]
-        await settle_new(self.store, name, *said, now=at(now), **about)
-
-    async def index(self) -> None:
-        """All of it."""
-        assert not await self.search.catch_up(limit=1_000_000)
-
-
-@contextmanager
-def desk_at(path: Path, limits: SearchLimits = LIMITS) -> Iterator[Desk]:
-    with Database.open(path, readers=1) as database:
-        store, search = SqliteStore(database), SqliteSearch(database, limits)
-        yield Desk(database, store, search, Inbox(store, ManualClock(at(1_000)), searcher=search))
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with fast_folder() as folder, desk_at(folder / "a.db") as opened:
-        yield opened
-
-
-WORD = st.sampled_from(["heat", "heating", "Café", "cafe", "key", "keys", "暖气", "坏", "暖气坏了", "ß", "ss", "don't"])
+WORD = st.sampled_from(
+    ["heat", "heating", "Café", "cafe", "key", "keyed", "keys", "暖气", "坏", "暖气坏了", "ß", "ss", "don't"]
+)
 TEXT = st.lists(WORD, max_size=4).map(" ".join)
 STEP = st.one_of(
     st.tuples(st.just("settle"), st.integers(0, 5), TEXT),
@@ -95,12 +47,13 @@ STEP = st.one_of(
 
 @given(
     st.lists(STEP, max_size=24),
-    st.lists(TEXT, min_size=1, max_size=3),
+    st.lists(st.one_of(WORD, TEXT), min_size=1, max_size=4),
     st.sampled_from([LIMITS, NARROW]),
+    st.sampled_from([3, 5_000]),
     st.booleans(),
 )
 async def test_search_finds_what_a_look_at_every_message_finds_newest_first(
-    steps: Sequence[tuple[str, int, str]], asked: Sequence[str], limits: SearchLimits, frugal: bool
+    steps: Sequence[tuple[str, int, str]], asked: Sequence[str], limits: SearchLimits, budget: int, caught_up: bool
 ) -> None:
     said: dict[str, list[str]] = {}
     order: list[str] = []
@@ -131,10 +84,12 @@ async def test_search_finds_what_a_look_at_every_message_finds_newest_first(
                     opened.__exit__(None, None, None)
                     opened = desk_at(path, limits)
                     desk = opened.__enter__()
+            if caught_up:
+                await desk.index()
             for words in asked:
                 looked_for = wanted(words)
                 expected = [one for one in order if looked_for and any(map(looked_for.found_in, said[one]))]
-                found = await desk.found(words, limit=2, budget=3 if frugal else 5_000)
+                found = await desk.found(words, limit=2, budget=budget)
                 assert found == (expected if words else order)
         finally:
             opened.__exit__(None, None, None)
@@ -146,6 +101,40 @@ async def test_all_words_have_to_be_in_one_message(desk: Desk) -> None:
     for _ in range(2):
         assert await desk.found("broken heating") == ["together"]
         await desk.index()
+
+
+async def test_a_message_that_the_index_lacks_is_found_beside_one_that_it_names_in_vain(desk: Desk) -> None:
+    await desk.say("c1", "t don")
+    await desk.index()
+    await desk.say("c1", "I don't", now=1)
+    assert await desk.found("don't") == ["c1"]
+
+
+async def test_every_word_with_a_beginning_is_found(desk: Desk) -> None:
+    for number, word in enumerate(["heat", "heater", "heating", "heatz"]):
+        await desk.say(f"c{number}", word, now=number)
+    await desk.index()
+    assert await desk.found("heat") == ["c3", "c2", "c1", "c0"]
+    assert await desk.found("heate") == ["c1"]
+
+
+async def test_a_beginning_of_very_many_words_hides_none(desk: Desk) -> None:
+    for number in range(LIMITS.terms + 5):
+        await desk.say(f"c{number}", f"a{number} key", now=number)
+    await desk.index()
+    assert len(await desk.found("key a")) == len(await desk.found("a")) == LIMITS.terms + 5
+
+
+async def test_a_long_conversation_is_found_by_each_of_its_messages(desk: Desk) -> None:
+    for start in range(0, 150, 30):
+        await desk.say("long", *(f"word{number} said" for number in range(start, start + 30)), now=start)
+    await desk.index()
+    for number in (0, 63, 64, 100, 127, 128, 149):
+        page = await desk.inbox.page(InboxQuery(words=f"word{number} said"))
+        assert [row.hit and row.hit.message.id for row in page.rows] == [f"m{number}"]
+    assert await desk.store.edit_message("long", "p100", "another", at=at(999))
+    assert await desk.found("word100 said") == []
+    assert await desk.found("another") == ["long"]
 
 
 async def test_the_message_that_arrived_last_is_shown_around_what_was_found(desk: Desk) -> None:
@@ -276,107 +265,3 @@ async def test_a_request_for_few_rows_asks_no_index(desk: Desk, monkeypatch: pyt
 async def test_a_store_that_cannot_look_says_so(desk: Desk) -> None:
     with pytest.raises(InvalidQuery, match="embedded profile"):
         await Inbox(desk.store, ManualClock(at(0))).page(InboxQuery(words="heat"))
-
-
-class TestWhatASearchReads:
-    """Rows, not time: they stay the same, whatever else is in the file."""
-
-    async def _fill(self, desk: Desk, others: int) -> None:
-        for number in range(others):
-            await desk.say(f"x{number}", "nothing of the kind", now=1)
-        for number in range(5):
-            await desk.say(f"c{number}", "a leak", now=2)
-        await desk.index()
-
-    async def _rows(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, words: str, **asked: object) -> int:
-        """Rows that SQLite handed out for a first page."""
-        counted = Counted()
-        read = desk.database.read
-
-        async def counting(unit):  # type: ignore[no-untyped-def]
-            return await read(lambda connection: unit(counted.of(connection)))
-
-        with monkeypatch.context() as patched:
-            patched.setattr(desk.database, "read", counting)
-            await desk.inbox.page(InboxQuery.model_validate({"words": words, "limit": 3, **asked}))
-        return counted.rows
-
-    async def test_a_rare_word_costs_the_same_in_a_larger_fleet(
-        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        await self._fill(desk, 20)
-        small = await self._rows(desk, monkeypatch, "leak")
-        for number in range(200):
-            await desk.say(f"y{number}", "nothing of the kind", now=3)
-        await desk.index()
-        assert await self._rows(desk, monkeypatch, "leak") == small < 60
-
-    async def test_a_frequent_word_costs_a_bounded_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        limits = replace(LIMITS, postings=10, places=10)
-        with fast_folder() as folder, desk_at(folder / "a.db", limits) as desk:
-            await self._fill(desk, 30)
-            small = await self._rows(desk, monkeypatch, "nothing", budget=20)
-            for number in range(200):
-                await desk.say(f"y{number}", "nothing of the kind", "lift", now=3)
-            await desk.index()
-            assert await self._rows(desk, monkeypatch, "nothing", budget=20) <= small + 3
-            apart = await self._rows(desk, monkeypatch, "nothing lift", budget=20)
-            assert apart < 20 * 2 + 40
-            page = await desk.inbox.page(InboxQuery(words="nothing lift", budget=20))
-            assert (page.rows, page.scanned, page.complete) == ((), 20, False)
-
-    async def test_a_page_reads_so_many_messages_and_leads_on(
-        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(inbox_search, "MESSAGES_A_PAGE", 4)
-        for number in range(8):
-            await desk.say(f"c{number}", *["x"] * 3, "leak" if number == 1 else "y", now=number)
-        page = await desk.inbox.page(InboxQuery(words="leak"))
-        assert (ids(page), page.complete, page.scanned) == ([], False, 1)
-        assert await desk.found("leak") == ["c1"]
-
-    async def test_the_index_is_asked_by_keys(self, desk: Desk) -> None:
-        await self._fill(desk, 5)
-        plans = {
-            "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT 9": "conversations_unsearched",
-            "SELECT id FROM (SELECT value AS name FROM json_each('[]')) CROSS JOIN conversations "
-            "ON conversations.id = name ORDER BY recency DESC": "PRIMARY KEY",
-        }
-        for sql, expected in plans.items():
-            plan = await desk.database.read(lambda c, sql=sql: c.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall())  # type: ignore[misc]
-            assert any(expected in row[3] for row in plan), plan
-
-
-class Counted:
-    """Counts rows that go out of a connection."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-
-    def of(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        counted = self
-
-        class Counting:
-            def execute(self, *given: object) -> _Rows:
-                return _Rows(connection.execute(*given), counted)  # type: ignore[arg-type]
-
-        return Counting()  # type: ignore[return-value]
-
-
-class _Rows:
-    def __init__(self, cursor: sqlite3.Cursor, counted: Counted) -> None:
-        self._cursor, self._counted = cursor, counted
-
-    def __iter__(self) -> _Rows:
-        return self
-
-    def __next__(self) -> object:
-        row = next(self._cursor)
-        self._counted.rows += 1
-        return row
-
-    def fetchone(self) -> object:
-        return next(self, None)
-
-    def fetchall(self) -> list[object]:
-        return list(self)

@@ -1,0 +1,126 @@
+"""What a search for words reads: rows, not time; they stay the same, whatever else is in the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from tests.contract.inbox.pages import ids
+from tests.contract.machines import fast_folder
+from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
+
+from afterturn.inbox import InboxQuery
+from afterturn.inbox import search as inbox_search
+from afterturn.store.sqlite.searching import LIMITS
+
+__all__ = ["desk", "whatever_the_budget"]
+
+
+class TestWhatASearchReads:
+    """Rows, not time: they stay the same, whatever else is in the file."""
+
+    async def _fill(self, desk: Desk, others: int) -> None:
+        for number in range(others):
+            await desk.say(f"x{number}", "nothing of the kind", now=1)
+        for number in range(5):
+            await desk.say(f"c{number}", "a leak", now=2)
+        await desk.index()
+
+    async def _rows(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, words: str, **asked: object) -> int:
+        """Rows that SQLite handed out for a first page."""
+        counted = Counted()
+        read = desk.database.read
+
+        async def counting(unit):  # type: ignore[no-untyped-def]
+            return await read(lambda connection: unit(counted.of(connection)))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(desk.database, "read", counting)
+            await desk.inbox.page(InboxQuery.model_validate({"words": words, "limit": 3, **asked}))
+        return counted.rows
+
+    async def test_a_rare_word_costs_the_same_in_a_larger_fleet(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await self._fill(desk, 20)
+        small = await self._rows(desk, monkeypatch, "leak")
+        for number in range(200):
+            await desk.say(f"y{number}", "nothing of the kind", now=3)
+        await desk.index()
+        assert await self._rows(desk, monkeypatch, "leak") == small < 60
+
+    @pytest.mark.parametrize(("postings", "places"), [(10, 5_000), (100_000, 10)])
+    async def test_a_frequent_word_costs_a_bounded_number_of_rows(
+        self, monkeypatch: pytest.MonkeyPatch, postings: int, places: int
+    ) -> None:
+        limits = replace(LIMITS, postings=postings, places=places)
+        with fast_folder() as folder, desk_at(folder / "a.db", limits) as desk:
+            await self._fill(desk, 30)
+            small = await self._rows(desk, monkeypatch, "nothing", budget=20)
+            for number in range(200):
+                await desk.say(f"y{number}", "nothing of the kind", "lift", now=3)
+            await desk.index()
+            assert await self._rows(desk, monkeypatch, "nothing", budget=20) <= small + 3
+            apart = await self._rows(desk, monkeypatch, "nothing lift", budget=20)
+            assert apart < 20 * 2 + 40
+            page = await desk.inbox.page(InboxQuery(words="nothing lift", budget=20))
+            told = (20, False) if postings < places else (0, True)  # a counted intersection is known to be empty
+            assert (page.rows, page.scanned, page.complete) == ((), *told)
+
+    async def test_a_page_reads_so_many_messages_and_leads_on(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(inbox_search, "MESSAGES_A_PAGE", 4)
+        for number in range(8):
+            await desk.say(f"c{number}", *["x"] * 3, "leak" if number == 1 else "y", now=number)
+        page = await desk.inbox.page(InboxQuery(words="leak"))
+        assert (ids(page), page.complete, page.scanned) == ([], False, 1)
+        assert await desk.found("leak") == ["c1"]
+        assert (await desk.inbox.page(InboxQuery(words="leak", limit=1))).scanned == 1
+
+    async def test_the_index_is_asked_by_keys(self, desk: Desk) -> None:
+        await self._fill(desk, 5)
+        plans = {
+            "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT 9": "conversations_unsearched",
+            "SELECT id FROM (SELECT value AS name FROM json_each('[]')) CROSS JOIN conversations "
+            "ON conversations.id = name ORDER BY recency DESC": "PRIMARY KEY",
+        }
+        for sql, expected in plans.items():
+            plan = await desk.database.read(lambda c, sql=sql: c.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall())  # type: ignore[misc]
+            assert any(expected in row[3] for row in plan), plan
+
+
+class Counted:
+    """Counts rows that go out of a connection."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def of(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        counted = self
+
+        class Counting:
+            def execute(self, *given: object) -> _Rows:
+                return _Rows(connection.execute(*given), counted)  # type: ignore[arg-type]
+
+        return Counting()  # type: ignore[return-value]
+
+
+class _Rows:
+    def __init__(self, cursor: sqlite3.Cursor, counted: Counted) -> None:
+        self._cursor, self._counted = cursor, counted
+
+    def __iter__(self) -> _Rows:
+        return self
+
+    def __next__(self) -> object:
+        row = next(self._cursor)
+        self._counted.rows += 1
+        return row
+
+    def fetchone(self) -> object:
+        return next(self, None)
+
+    def fetchall(self) -> list[object]:
+        return list(self)
