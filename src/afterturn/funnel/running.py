@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +28,7 @@ _LONGEST_PAUSE = 30.0
 class Keeps(Protocol):
     """Sees to it that a provider goes on telling us."""
 
-    async def once(self) -> None: ...
+    def once(self) -> Coroutine[None, None, None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Funnel:
         while not stop.is_set():
             self.wished.clear()
             try:
-                await upkeep.once()
+                await _unless(stop, upkeep.once())
                 pause = LOOK_S
             except Exception as error:
                 pause = _paused(error, pause)
@@ -113,6 +113,20 @@ def _paused(error: Exception, pause: float) -> float:
     longer = min(pause * 2, _LONGEST_PAUSE)
     telemetry.log("funnel_paused", level=logging.ERROR, error=type(error).__name__, delay_s=longer)
     return longer
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do what may be left half-done, and leave it so where it is time to stop: a long outage is long to catch up."""
+    doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait({doing})
+    if not doing.cancelled():
+        doing.result()
 
 
 async def _any(*events: asyncio.Event, timeout: float) -> None:

@@ -267,6 +267,26 @@ async def test_a_running_funnel_sees_to_it_by_itself(house: Office, monkeypatch:
         await running
 
 
+async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
+    tmp_path: Path, exchange: Exchange, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("afterturn.funnel.running.SETTLING_S", 0.0)
+    async with office(tmp_path, exchange, clock) as house:
+        await house.keep()
+        exchange.deliver(1, NOW + MINUTE)
+        clock.advance(HOUR)
+        exchange.next = [Fault.SILENT]
+        calls, stop = len(exchange.calls), asyncio.Event()
+        running = asyncio.create_task(house.funnel.run(stop, poll=0.01))
+        await _until(lambda: len(exchange.calls) > calls)
+        stop.set()
+        async with asyncio.timeout(10):
+            await running
+    async with office(tmp_path, exchange, clock) as house:
+        await house.keep()
+        assert await house.texts() == ["I am mail 1."], "what it had was given back"
+
+
 async def _until(condition: Any) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - another server's state
