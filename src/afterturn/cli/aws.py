@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from afterturn.cli import aws_functions
-from afterturn.cli.aws_options import Account, DryRun, Endpoint, LaneName, Region, Table, seconds, whose
+from afterturn.cli.aws_options import DryRun, Whose, on_a_lane, seconds
 from afterturn.cli.options import Json, settings_of
 
 Notify = Annotated[
@@ -58,6 +58,7 @@ app.add_typer(lanes, name="lane")
 
 
 @app.command()
+@on_a_lane
 def provision(
     ctx: typer.Context,
     dry_run: DryRun = False,
@@ -67,17 +68,14 @@ def provision(
     ] = False,
     timeout: Timeout = "1h",
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Make what the lane lacks: table, indexes, queues, dead-letter queues, alarms. Run again, it changes nothing."""
     from afterturn.cli import aws_lane  # noqa: PLC0415 - slow to load
 
     aws_lane.provision(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         notify=notify or (),
         adopt=adopt,
         dry_run=dry_run,
@@ -87,23 +85,19 @@ def provision(
 
 
 @app.command()
+@on_a_lane
 def alarms(
     ctx: typer.Context,
     dry_run: DryRun = False,
     notify: Notify = None,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Set the lane's alarms: first dead letter, age of the oldest message, throttling."""
     from afterturn.cli import aws_lane  # noqa: PLC0415 - slow to load
 
-    aws_lane.alarms(
-        whose(ctx, lane, table, region, endpoint, account), notify=notify or (), dry_run=dry_run, json_=json_
-    )
+    aws_lane.alarms(whose, notify=notify or (), dry_run=dry_run, json_=json_)
 
 
 app.command("deploy")(aws_functions.deploy)
@@ -111,32 +105,28 @@ app.command("rollback")(aws_functions.rollback)
 
 
 @index.command("list")
+@on_a_lane
 def index_list(
     ctx: typer.Context,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """List the indexes that the table needs, whether each can be read, and any other that it has."""
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
-    aws_index.list_(whose(ctx, lane, table, region, endpoint, account), json_=json_)
+    aws_index.list_(whose, json_=json_)
 
 
 @index.command("add")
+@on_a_lane
 def index_add(
     ctx: typer.Context,
     name: Index,
     timeout: Timeout = "1h",
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Add an index and wait until it can be read.
 
@@ -145,7 +135,7 @@ def index_add(
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
     aws_index.add(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         name,
         timeout=seconds("--timeout", timeout),
         json_=json_,
@@ -153,6 +143,7 @@ def index_add(
 
 
 @index.command("backfill")
+@on_a_lane
 def index_backfill(
     ctx: typer.Context,
     name: Index,
@@ -164,11 +155,8 @@ def index_backfill(
         bool, typer.Option("--restart", metavar="", help="From the beginning, not from where the last run was stopped.")
     ] = False,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Give old rows the keys of an index, while the table is in use.
 
@@ -178,7 +166,7 @@ def index_backfill(
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
     aws_index.backfill(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         name,
         confirmed=confirm_table,
         through=through.value,
@@ -190,43 +178,38 @@ def index_backfill(
 
 
 @index.command("verify")
+@on_a_lane
 def index_verify(
     ctx: typer.Context,
     name: Index,
     through: Through = Way.SCAN,
     page: PageSize = 1_000,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Compare an index with the table, row by row. Exits 3 where they differ, and names each difference."""
     from afterturn.cli import aws_index  # noqa: PLC0415 - slow to load
 
-    aws_index.verify(
-        whose(ctx, lane, table, region, endpoint, account), name, through=through.value, page=page, json_=json_
-    )
+    aws_index.verify(whose, name, through=through.value, page=page, json_=json_)
 
 
 @layout.command("show")
+@on_a_lane
 def layout_show(
     ctx: typer.Context,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Show the layout of the recency index, and how far a change of it is."""
     from afterturn.cli import aws_layout  # noqa: PLC0415 - slow to load
 
-    aws_layout.show(whose(ctx, lane, table, region, endpoint, account), json_=json_)
+    aws_layout.show(whose, json_=json_)
 
 
 @layout.command("change")
+@on_a_lane
 def layout_change(
     ctx: typer.Context,
     wanted: Annotated[str, typer.Argument(metavar="LAYOUT", help="single, monthly, or sharded:N.")],
@@ -246,11 +229,8 @@ def layout_change(
     page: PageSize = 1_000,
     timeout: Timeout = "1h",
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Change the layout of the recency index while it is in use: no read misses a row at any moment.
 
@@ -260,7 +240,7 @@ def layout_change(
     from afterturn.cli import aws_layout  # noqa: PLC0415 - slow to load
 
     aws_layout.change(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         wanted,
         confirmed=confirm_table,
         until=until.value,
@@ -273,6 +253,7 @@ def layout_change(
 
 
 @lanes.command("audit")
+@on_a_lane
 def lane_audit(
     ctx: typer.Context,
     functions: Annotated[
@@ -317,11 +298,8 @@ def lane_audit(
         bool, typer.Option("--strict", metavar="", help="Exit 3 also where a value, not a secret's, cannot be read.")
     ] = False,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Compare what each runtime is really configured with to what the lane wants. Exits 3 on a missing or crossed wire.
 
@@ -333,7 +311,7 @@ def lane_audit(
     settings = settings_of(ctx, None, temporal_address=temporal_address, temporal_namespace=temporal_namespace)
     said = settings.model_fields_set
     aws_lanes.audit(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         {"lambda": functions or (), "ecs": services or (), "vercel": projects or (), "dotenv": files or ()},
         temporal_address=settings.temporal_address if "temporal_address" in said else None,
         temporal_namespace=settings.temporal_namespace if "temporal_namespace" in said else None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli.aws_options import Account, DryRun, Endpoint, LaneName, Region, Table, seconds, whose
+from afterturn.cli.aws_options import DryRun, Whose, on_a_lane, seconds
 from afterturn.cli.options import AppName, Json
 from afterturn.errors import InvalidInput
 
@@ -23,6 +23,7 @@ class Function(StrEnum):
 Which = Annotated[Function, typer.Argument(metavar="FUNCTION", help="bridge or funnel.")]
 
 
+@on_a_lane
 def deploy(
     ctx: typer.Context,
     function: Which,
@@ -93,11 +94,8 @@ def deploy(
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for Lambda.")] = "5m",
     dry_run: DryRun = False,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Build a function, publish a version of it, check that version, and only then let it serve.
 
@@ -113,7 +111,7 @@ def deploy(
     if function is Function.FUNNEL and unmapped:
         raise InvalidInput("--unmapped is the bridge's: a funnel reads no queues")
     aws_deploy.deploy(
-        whose(ctx, lane, table, region, endpoint, account),
+        whose,
         function.value,
         aws_deploy.Make(
             runtime=runtime,
@@ -140,6 +138,7 @@ def deploy(
     )
 
 
+@on_a_lane
 def rollback(
     ctx: typer.Context,
     function: Which,
@@ -151,11 +150,8 @@ def rollback(
     ] = None,
     dry_run: DryRun = False,
     json_: Json = False,
-    lane: LaneName = None,
-    table: Table = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    account: Account = None,
+    *,
+    whose: Whose,
 ) -> None:
     """Let the version serve again that served before: one call, which moves the alias.
 
@@ -163,6 +159,4 @@ def rollback(
     """
     from afterturn.cli import aws_deploy  # noqa: PLC0415 - slow to load
 
-    aws_deploy.rollback(
-        whose(ctx, lane, table, region, endpoint, account), function.value, to=to, dry_run=dry_run, json_=json_
-    )
+    aws_deploy.rollback(whose, function.value, to=to, dry_run=dry_run, json_=json_)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -47,18 +50,38 @@ Account = Annotated[
         "(AFTERTURN_AWS_ACCOUNT).",
     ),
 ]
+Whose = dict[str, Any]
+"""What :class:`afterturn.operations.account.Whose` takes."""
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only tell what would be done.")]
 
 
-def whose(
+def on_a_lane(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that has the flags which say where its lane is, and gets them as ``whose``, its last parameter."""
+    own, flags = _parameters(command), _parameters(_whose)[1:]
+
+    @functools.wraps(command)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        where = {flag.name: given.pop(flag.name) for flag in flags}
+        command(ctx, **given, whose=_whose(ctx, **where))
+
+    shown = [own[0], *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own[1:-1], *flags))]
+    run.__dict__["__signature__"] = inspect.Signature(shown)
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+    return run
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())
+
+
+def _whose(
     ctx: typer.Context,
-    lane: Lane | None,
-    table: str | None,
-    region: str | None,
-    endpoint: str | None,
-    account: str | None,
-) -> dict[str, Any]:
-    """As :class:`afterturn.operations.account.Whose` takes it."""
+    lane: LaneName = None,
+    table: Table = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    account: Account = None,
+) -> Whose:
     settings = settings_of(ctx, None, lane=lane, table=table, aws_region=region, aws_endpoint_url=endpoint)
     if account is not None and not (account.isascii() and account.isdigit() and len(account) == 12):
         raise InvalidInput(f"--account: {account!r} is no account id; it has 12 digits")
