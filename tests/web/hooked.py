@@ -46,7 +46,7 @@ def hooks(rig: Rig) -> frozenset[str]:
     intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
     doors = Doors(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
     turns = TurnDoor(rig.backbone.settle, SecretStr(SECRET), rig.clock)
-    mount_hooks(rig.app, rig.clock, doors, turns=turns)
+    mount_hooks(rig.app, rig.clock, doors, turns=turns, chat=True)
     return frozenset({TURNS, *doors.doors})
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+import requests
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from tests.unit.funnel.channels import NOW
 from tests.web.calls import CALLS, fill, name_of, send
+from tests.web.hooked import SIGNED, hooks
 from tests.web.rig import API, Rig
 from tests.web.served import served
 from tests.web.test_errors import THEIRS
 
 from afterturn.backbone import Backbone
 from afterturn.clock import system_clock
+from afterturn.funnel.turns import TURNS
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
+from afterturn.web.signed import CHAT
 
 EXAMPLES = 12
 """For each operation: so many that fit the document, and so many that do not."""
@@ -38,6 +44,8 @@ async def _prepare(rig: Rig) -> None:
     for number in range(30):
         await rig.settle(f"c-{number}", "Hello?", "Anybody?", property_id=("oak", "elm", None)[number % 3])
     await fill(rig)
+    hooks(rig)
+    rig.clock.set(NOW)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +77,49 @@ def test_every_answer_is_documented(
     check()
 
 
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("path", [TURNS, CHAT])
+def test_every_answer_to_a_signed_call_is_documented(
+    document: schemathesis.BaseSchema, url: str, path: str, mode: GenerationMode
+) -> None:
+    """Signed well, so that the body is what decides."""
+    operation = document[path]["POST"]
+    statuses: set[int] = set()
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=3 * EXAMPLES, suppress_health_check=list(HealthCheck))
+    def check(case: schemathesis.Case[Any]) -> None:
+        sent = requests.Request(**case.as_transport_kwargs(base_url=url)).prepare()
+        body = sent.body.encode() if isinstance(sent.body, str) else cast(bytes, sent.body or b"")
+        sent.headers.update(SIGNED[path](body, NOW))
+        with requests.Session() as session:
+            answer = session.send(sent, timeout=30)
+        statuses.add(answer.status_code)
+        case.validate_response(answer, excluded_checks=[positive_data_acceptance, negative_data_rejection])
+        if answer.status_code >= 400:
+            assert not THEIRS.search(answer.json()["error"]["message"])
+
+    check()
+    assert (200 if mode is GenerationMode.POSITIVE else 400) in statuses
+    assert statuses <= {200, 400}
+
+
+async def test_the_document_tells_of_signed_calls_where_there_are_some(rig: Rig) -> None:
+    async with rig.client() as client:
+        assert not {TURNS, CHAT} & set((await client.get(f"{API}/openapi.json")).json()["paths"])
+        hooks(rig)
+        document = (await client.get(f"{API}/openapi.json")).json()
+        assert {TURNS, CHAT} <= set(document["paths"])
+        rig.clock.set(NOW)
+        for path in (TURNS, CHAT):
+            told = document["paths"][path]["post"]
+            body = json.dumps(told["requestBody"]["content"]["application/json"]["example"]).encode()
+            answer = await client.post(path, content=body, headers=SIGNED[path](body, NOW))
+            assert answer.status_code == 200, answer.text
+    loaded = schemathesis.openapi.from_dict(document)
+    loaded[CHAT]["POST"].validate_response(answer)
+
+
 @pytest.mark.parametrize("where", [where for where in CALLS if where[1] in _PATHS], ids=" ".join)
 async def test_a_good_answer_is_as_documented(rig: Rig, where: tuple[str, str]) -> None:
     method, path = where
@@ -81,6 +132,7 @@ async def test_a_good_answer_is_as_documented(rig: Rig, where: tuple[str, str]) 
 
 
 async def test_every_success_and_every_body_has_an_example(rig: Rig) -> None:
+    hooks(rig)
     async with rig.client() as client:
         document = (await client.get(f"{API}/openapi.json")).json()
     for path, methods in document["paths"].items():

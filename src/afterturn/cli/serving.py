@@ -80,7 +80,14 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
         ):
             access = Access(backbone.clock, TokenFile(settings.tokens))
             http = make_app(backbone, access, proxies=Proxies.of(settings.trusted_proxies))
-            mount_hooks(http, backbone.clock, funnel.doors, turns=_turns(backbone), public=settings.public_url)
+            mount_hooks(
+                http,
+                backbone.clock,
+                funnel.doors,
+                turns=_turns(backbone),
+                chat=settings.web_secret is not None,
+                public=settings.public_url,
+            )
 
             async def run(stop: asyncio.Event) -> None:
                 async with asyncio.TaskGroup() as group:

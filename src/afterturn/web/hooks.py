@@ -19,6 +19,7 @@ from afterturn.funnel.reading import public_url
 from afterturn.funnel.turns import TURNS
 from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import Tries
+from afterturn.web.signed import describe_signed
 
 Doors = Callable[[str, Request], Awaitable[Answer]]
 Door = Callable[[Request], Awaitable[Answer]]
@@ -28,9 +29,16 @@ _REFUSED = {401, 403}
 
 
 def mount_hooks(
-    app: FastAPI, clock: Clock, doors: Doors, *, turns: Door | None = None, public: str | None = None
+    app: FastAPI,
+    clock: Clock,
+    doors: Doors,
+    *,
+    turns: Door | None = None,
+    chat: bool = False,
+    public: str | None = None,
 ) -> None:
     """``public``: the address by which providers reach this server, where it is another than the request's own.
+    ``chat``: whether one on a page of the user's is among the doors; it stands in the document, as turns do.
 
     Whoever is refused too often from one address is told to wait. A good signature is let in all the same: no stranger
     may shut out a provider.
@@ -44,6 +52,8 @@ def mount_hooks(
             seconds = str(max(1, int(wait.total_seconds())))
             found = refused(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
         return Response(found.body, found.status, dict(found.headers))
+
+    describe_signed(app, turns=turns is not None, chat=chat)
 
     async def hook(request: HttpRequest) -> Response:
         path = request.url.path
