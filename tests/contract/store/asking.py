@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,9 +19,13 @@ from tests.unit.funnel.test_intake import sms
 
 from afterturn.event import TurnSettled
 from afterturn.funnel.answering import ASKING, LEASE, Answering
+from afterturn.funnel.dispatching import Dispatching
+from afterturn.funnel.doors import Doors
 from afterturn.funnel.intake import ANSWER, Intake
 from afterturn.funnel.leases import Leases
 from afterturn.funnel.responder import Asked
+from afterturn.funnel.running import Funnel
+from afterturn.funnel.sending.port import Outgoing, Sender
 from afterturn.model import Direction
 from afterturn.settle import Settler
 from afterturn.store.port import Store
@@ -52,10 +57,15 @@ class Process:
 
     async def _answer(self, one: Asked) -> str:
         self.said.append([message.text for message in one.messages])
+        number = len(self.said)
         self.asked.set()
         if self.hold is not None:
             await self.hold.wait()
-        return f"Answer {len(self.said)}"
+        return f"Answer {number}"
+
+    def funnel(self) -> Funnel:
+        """All of it but the doors, which others open."""
+        return Funnel(Doors(self.intake, self.clock, {}), self.answering, Dispatching(self.store, self.clock, _nobody))
 
     async def texts(self) -> list[str]:
         return [one.text for one in await self.store.messages(CONVERSATION)]
@@ -68,6 +78,10 @@ class Process:
             self.clock.advance(timedelta(seconds=5))
             await self.answering.once()
         assert not await self.store.chores(ANSWER, limit=5)
+
+
+def _nobody(message: Outgoing) -> Sender | None:
+    return None
 
 
 @asynccontextmanager
@@ -112,6 +126,29 @@ class AskingContract:
         await other.until_done()
         assert one.said[1:] == [["one", "two", "Answer 1"]]
         assert await one.answers() == 2
+
+    async def test_two_funnels_that_run_give_each_message_one_answer_and_one_after_the_other(
+        self, processes: tuple[Process, Process]
+    ) -> None:
+        clock, said, stop = processes[0].clock, processes[0].said, asyncio.Event()
+        funnels = [each.funnel() for each in processes]
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for funnel in funnels:
+                group.create_task(funnel.run(stop, poll=0.02))
+            for number in range(8):
+                clock.advance(timedelta(milliseconds=300))
+                await processes[number % 2].intake.take(sms(number, f"m{number}", at=clock()))
+                funnels[number % 2].wake.set()
+                await asyncio.sleep(0.01)
+            while await processes[0].store.chores(ANSWER, limit=1):
+                clock.advance(timedelta(milliseconds=200))
+                await asyncio.sleep(0.02)
+            stop.set()
+        seen = [[text for text in each if text.startswith("m")] for each in said]
+        assert seen[-1] == [f"m{number}" for number in range(8)]
+        assert all(before == after[: len(before)] and before != after for before, after in pairwise(seen))
+        for number, each in enumerate(said):
+            assert [text for text in each if text.startswith("A")] == [f"Answer {one + 1}" for one in range(number)]
 
     async def test_a_process_that_is_killed_while_it_asks_is_waited_for_no_longer_than_its_lease(
         self, processes: tuple[Process, Process]
