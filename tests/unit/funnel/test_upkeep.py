@@ -188,6 +188,24 @@ async def test_a_notification_brings_mail_of_our_mailbox_alone(house: Office, ca
     assert "boss@" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "Users/{user}/Messages/{mail}",
+        "users/{user}@84bd8158-6d4d-4958-8b9f-9d6445542f95/messages/{mail}",
+        "users('{user}')/messages('{mail}')",
+        "users('{user}')/mailFolders('inbox')/messages('{mail}')",
+        "users/{user}/mailFolders/inbox/messages/{mail}",
+    ],
+)
+async def test_however_a_notification_spells_it_the_mail_is_found(house: Office, resource: str) -> None:
+    await house.keep()
+    mail = house.exchange.deliver(1, house.clock())
+    told = {"subscriptionId": "sub-1", "changeType": "created", "resource": resource.format(user=USER, mail=mail)}
+    assert (await house.told(told)).status == 202
+    assert await house.texts() == ["I am mail 1."]
+
+
 async def test_the_mailbox_that_is_subscribed_to_is_the_account_that_answers(house: Office) -> None:
     """Also where the mail went to a list, or was a blind copy."""
     await house.keep()

@@ -21,6 +21,7 @@ MAX_MESSAGE_BYTES = 32 * 2**20
 
 _GONE = (404, 410)
 _GUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?=@|\Z)")
+_QUOTED = re.compile(r"messages\('([^']+)'\)", re.IGNORECASE)
 _SAFE = "=()'@,-_.~"
 
 
@@ -58,7 +59,8 @@ class GraphFetching:
                 telemetry.log("mailbox_refused", level=logging.WARNING, stage="graph")
                 return Nothing("foreign-mailbox")
             # Whosever mailbox the notification names: a mail that is not in ours is not found.
-            steps = ["users", mailbox, "messages", steps[-1]]
+            quoted = _QUOTED.fullmatch(steps[-1])
+            steps = ["users", mailbox, "messages", quoted[1] if quoted else steps[-1]]
         query = urlencode(
             {
                 "$select": asked_for.reference.get("select", SELECT),
