@@ -79,6 +79,14 @@ class TestWhatASearchReads:
         assert await desk.found("leak") == ["c1"]
         assert (await desk.inbox.page(InboxQuery(words="leak", limit=1))).scanned == 1
 
+    async def test_long_messages_count_more(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(inbox_search, "MESSAGES_A_PAGE", 50)
+        for number in range(8):
+            await desk.say(f"c{number}", "leak" if number == 0 else "x" * 50_000, now=number)
+        page = await desk.inbox.page(InboxQuery(words="leak"))
+        assert (page.scanned, page.complete) == (2, False)
+        assert await desk.found("leak") == ["c0"]
+
     async def test_the_index_is_asked_by_keys(self, desk: Desk) -> None:
         await self._fill(desk, 5)
         plans = {

@@ -18,7 +18,7 @@ Places = Mapping[str, tuple[int, ...] | None]
 class Looked:
     """What a look into messages found: in each conversation the message with the words that arrived last.
 
-    ``unread``: conversations that were not looked at any more; ``read``: messages that were.
+    ``unread``: conversations that were not looked at any more; ``read``: messages that were; a long one counts more.
     """
 
     found: Mapping[str, Message]

@@ -14,7 +14,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from afterturn import telemetry
 from afterturn.errors import StoreError
@@ -27,18 +26,22 @@ from afterturn.store.sqlite.ranges import conditions
 from afterturn.store.words import Wanted, tokens
 
 BLOCK = 64
+LONG_CHARS = 2_000
+"""A message counts once more for each of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
     """What one request does at most.
 
-    ``postings``: entries of a word that are counted; a word with more is frequent. ``places``: messages that the index
-    may name. ``lagging``: conversations that are read because the index lacks messages of them. ``terms``: words with
-    one beginning. ``caught_up``: messages taken into the index by a request that finds it far behind.
-    ``batch_messages``, ``batch_bytes``: in one transaction. ``read_at_once``: messages read by one unit of work.
+    ``tokens``: words that the index is asked for, the longest. ``postings``: entries of a word that are counted; a word
+    with more is frequent. ``places``: messages that the index may name. ``lagging``: conversations that are read because
+    the index lacks messages of them. ``terms``: words with one beginning. ``caught_up``: messages taken into the index
+    by a request that finds it far behind. ``batch_messages``, ``batch_bytes``: in one transaction. ``read_at_once``:
+    messages read by one unit of work.
     """
 
+    tokens: int = 8
     postings: int = 100_000
     places: int = 5_000
     lagging: int = 200
@@ -242,8 +245,8 @@ def _entries(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimit
     The price of an intersection is that of its rarest word, so there has to be one that is not frequent. A beginning of
     too many words takes no part; what the messages say decides anyhow.
     """
-    groups = [_quoted([token]) for token in wanted.whole]
-    for beginning in sorted(wanted.beginnings, key=len, reverse=True)[:4]:
+    groups = [_quoted([token]) for token in _longest(wanted.whole, limits.tokens)]
+    for beginning in _longest(wanted.beginnings, limits.tokens):
         terms = _terms_beginning(connection, beginning, limits.terms + 1)
         if not terms:
             return []
@@ -259,6 +262,10 @@ def _entries(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimit
         "SELECT rowid FROM message_words WHERE message_words MATCH ? LIMIT ?", (asked, limits.places + 1)
     ).fetchall()
     return None if len(found) > limits.places else [row[0] for row in found]
+
+
+def _longest(words: Iterable[str], limit: int) -> list[str]:
+    return sorted(words, key=lambda word: (-len(word), word))[:limit]
 
 
 def _quoted(terms: Iterable[str]) -> str:
@@ -310,7 +317,7 @@ _Part = list[tuple[str, tuple[int, ...] | None]]
 def _look_unit(
     part: _Part, wanted: Wanted, limit: int
 ) -> Callable[[sqlite3.Connection], tuple[dict[str, Message], int, int]]:
-    """Found messages, how many conversations were looked at, how many messages were read."""
+    """Found messages, how many conversations were looked at, how many messages were read; a long one counts more."""
 
     def unit(connection: sqlite3.Connection) -> tuple[dict[str, Message], int, int]:
         found: dict[str, Message] = {}
@@ -319,10 +326,10 @@ def _look_unit(
             if looked_at and read >= limit:
                 break
             looked_at += 1
-            for row in _newest_first(connection, conversation_id, numbers):
-                read += 1
-                if wanted.found_in(row[3]):
-                    found[conversation_id] = rows.message(row)
+            for seq, text in _newest_first(connection, conversation_id, numbers):
+                read += 1 + len(text) // LONG_CHARS
+                if wanted.found_in(text):
+                    found[conversation_id] = _message(connection, conversation_id, seq)
                     break
         return found, looked_at, read
 
@@ -331,13 +338,21 @@ def _look_unit(
 
 def _newest_first(
     connection: sqlite3.Connection, conversation_id: str, numbers: tuple[int, ...] | None
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[tuple[int, str]]:
     if numbers is None:
         yield from connection.execute(
-            f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY seq DESC", (conversation_id,)
+            "SELECT seq, text FROM messages WHERE conversation_id = ? ORDER BY seq DESC", (conversation_id,)
         )
         return
     for number in sorted(numbers, reverse=True):
         yield from connection.execute(
-            f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? AND seq = ?", (conversation_id, number)
+            "SELECT seq, text FROM messages WHERE conversation_id = ? AND seq = ?", (conversation_id, number)
         )
+
+
+def _message(connection: sqlite3.Connection, conversation_id: str, seq: int) -> Message:
+    return rows.message(
+        connection.execute(
+            f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? AND seq = ?", (conversation_id, seq)
+        ).fetchone()
+    )
