@@ -332,6 +332,31 @@ async def test_signed_rubbish_is_answered_as_its_sender_understands(rig: Rig, wh
                 error_of(answer)
 
 
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"surprise": "sink leaks"}, "surprise"),
+        ({"What a customer wrote": 1}, "(a field)"),
+        ({"messageId": 5, "conversation": 5}, None),
+        ({"text": "", "messages": "sink leaks"}, None),
+    ],
+    ids=str,
+)
+@each([one for one in HOOKS if one.path in ("/turns", "/hooks/web")])
+async def test_a_signed_call_whose_fields_make_no_sense_is_told_which(
+    rig: Rig, where: Endpoint, changed: dict[str, object], field: str | None
+) -> None:
+    rig.clock.set(NOW)
+    body = json.dumps({**json.loads(good_bodies(NOW)[where.path]), **changed}).encode()
+    async with unchanged(rig):
+        answer = await send(rig, where, None, content=body, headers=SIGNED[where.path](body, NOW))
+    assert answer.status_code == 400
+    error = error_of(answer)
+    assert error["field"] == field if field else error["field"] in {*changed, "conversation", "messageId"}
+    assert "sink" not in answer.text
+    assert "customer" not in answer.text
+
+
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "GET"])
 @each(HOOKS)
 async def test_a_method_that_is_not_taken(rig: Rig, where: Endpoint, method: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from afterturn.errors import AfterturnError, InvalidInput, StoreError
+from afterturn.errors import AfterturnError, InvalidInput, InvalidRecord, StoreError
 from afterturn.funnel.arrivals import Rejected
 
 RETRY_AFTER_S = 30
@@ -29,9 +29,14 @@ def told(value: Mapping[str, Any], status: int = 200) -> Answer:
     return Answer(status, body, {"content-type": "application/json"})
 
 
-def refused(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """``{"error": {"code": "invalid", "message": "…"}}``: the shape of every error."""
-    answer = told({"error": {"code": code, "message": message}}, status)
+def refused(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
+) -> Answer:
+    """``{"error": {"code": "invalid", "message": "…", "field": "…"}}``: the shape of every error, which names a field
+    where one is to blame.
+    """
+    about = {} if field is None else {"field": field}
+    answer = told({"error": {"code": code, "message": message, **about}}, status)
     return Answer(status, answer.body, {**answer.headers, **(headers or {})})
 
 
@@ -39,6 +44,8 @@ def answer_of(error: AfterturnError) -> Answer:
     """What the caller is told of an error: its own mistakes in words, of ours only that it may call again."""
     if isinstance(error, Rejected):
         return refused(error.status, "rejected", error.reason)
+    if isinstance(error, InvalidRecord):
+        return refused(400, "invalid", str(error), field=error.field or None)
     if isinstance(error, InvalidInput):
         return refused(400, "invalid", str(error))
     if isinstance(error, StoreError):
