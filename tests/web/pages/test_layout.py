@@ -29,7 +29,7 @@ PAGES = (
     "/sign-in?link=used",
     "/conversations/no",
 )
-WIDTHS = (1440, 1280, 768, 375)
+WIDTHS = (1440, 1280, 768, 375, 320)
 
 _STICKING_OUT = """() => [...document.querySelectorAll("main *")].filter((one) => {
     const box = one.closest(".card, .message, form, .row, .chosen, .head");
