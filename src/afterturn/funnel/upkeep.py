@@ -196,9 +196,14 @@ class GraphUpkeep:
             if isinstance(error, TryLater) and error.after is not None:
                 pause = max(pause, min(error.after, timedelta(seconds=_PAUSES[-1])))
             self._failures[mailbox, part] = (count, self._clock() + pause)
-            seconds = int(pause.total_seconds())
-            action, code = "mailbox_failed", _reason(error)
-            telemetry.log(action, level=logging.ERROR, stage="graph", kind=part, error=code, delay_s=seconds)
+            telemetry.log(
+                "mailbox_failed",
+                level=logging.ERROR,
+                stage="graph",
+                kind=part,
+                error=_reason(error),
+                delay_s=int(pause.total_seconds()),
+            )
             return None
         self._failures.pop((mailbox, part), None)
         return found

@@ -103,7 +103,7 @@ async def test_a_stranger_s_wish_changes_nothing(house: House) -> None:
 
 @pytest.mark.parametrize(
     "reply_to",
-    [OURS, "Sales <sales@homes.example>", "ADA@example.org", "not an address", "", f"{'x' * 300}@example.org", "a@b c"],
+    [OURS, "Sales <sales@homes.example>", "ADA@example.org", "not an address", "", f"{'x' * 300}@example.org"],
 )
 def test_an_address_of_ours_the_sender_s_own_and_what_is_none_change_nothing(reply_to: str) -> None:
     assert mail("one@x", "ada@example.org", reply_to).party.answers is None
