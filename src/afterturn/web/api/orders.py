@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -14,7 +15,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
 from afterturn.model import WorkOrder
-from afterturn.store.port import OrderKey, Store
+from afterturn.store.port import Keeper, OrderKey, Reader
 from afterturn.web.api.places import place_text, read_place
 from afterturn.web.roles import Scope
 
@@ -29,11 +30,15 @@ _PLACES = "list-place"
 _PLACE_KEPT = timedelta(hours=1)
 
 
+class Reads(Keeper, Reader, Protocol):
+    """What is asked of a store."""
+
+
 @dataclass(slots=True)
 class Orders:
     """A list of them: of every conversation in the scope, or of one that was looked at before."""
 
-    store: Store
+    store: Reads
     scope: Scope
     open_only: bool
     conversation_id: str | None = None
