@@ -156,16 +156,18 @@ def _mailboxes(settings: Settings, store: Keeper, clock: Clock) -> Mailboxes | N
     for name in ("graph_tenant", "graph_client_id", "graph_client_secret", "graph_client_state", "public_url"):
         if not getattr(settings, name):
             raise ConfigError(
-                f"graph_mailboxes: needs {name}; set AFTERTURN_{name.upper()}, or leave AFTERTURN_GRAPH_MAILBOXES out"
+                f"AFTERTURN_GRAPH_MAILBOXES: needs AFTERTURN_{name.upper()}; set it, or leave the mailboxes out"
             )
     if not str(settings.public_url).startswith("https://"):
-        raise ConfigError("public_url: Microsoft Graph calls https addresses only (AFTERTURN_PUBLIC_URL)")
+        raise ConfigError("AFTERTURN_PUBLIC_URL: Microsoft Graph calls https addresses only; give one")
     if len(str(_shown(settings.graph_client_state))) > MAX_CLIENT_STATE:
-        raise ConfigError(f"graph_client_state: has more than the {MAX_CLIENT_STATE} characters that Graph takes")
+        raise ConfigError(
+            f"AFTERTURN_GRAPH_CLIENT_STATE: Graph takes {MAX_CLIENT_STATE} characters at most; shorten it"
+        )
     names = [one.lower() for one in settings.graph_mailboxes]
     for one in names:
         if not _MAILBOX.match(one):
-            raise ConfigError(f"graph_mailboxes: {one!r} is no mail address, such as office@example.com")
+            raise ConfigError(f"AFTERTURN_GRAPH_MAILBOXES: {one!r} is no mail address; give such as office@example.com")
     return Mailboxes(store, clock, names)
 
 
