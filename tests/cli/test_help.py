@@ -71,6 +71,21 @@ def test_a_choice_that_does_not_exist_is_refused_in_plain_words() -> None:
         assert "Value error" not in said
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["up", "--port", "99999"], "'--port': has to be at most 65535"),
+        (["simulate", "--limit", "0"], "'--limit': has to be at least 1"),
+        (["inbox", "--limit", "many"], "'--limit': has to be a whole number"),
+        (["replay", "--rate", "fast"], "'--rate': has to be a number"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_in_our_words(words: list[str], problem: str) -> None:
+    done = call(*words)
+    said = " ".join(done.err.replace("│", " ").split())
+    assert (done.code, problem in said, "Input" in said) == (2, True, False), said
+
+
 def test_without_a_command_help_is_shown() -> None:
     done = call()
     assert "afterturn demo" in done.out + done.err

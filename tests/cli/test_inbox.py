@@ -248,8 +248,11 @@ def test_stats_count_each_stage(filled: Path) -> None:
     assert f"answers, sends, calls       {found['chores']} " in shown
 
 
-def test_a_reader_that_goes_away_is_no_crash(filled: Path) -> None:
-    with start("inbox", "--limit", "500", stdout=subprocess.PIPE) as process:
+@pytest.mark.parametrize(
+    "words", [("inbox", "--limit", "500"), ("show", "c-1"), ("stats", "--json"), ("--help",), ("show", "--help")]
+)
+def test_a_reader_that_goes_away_is_no_crash(filled: Path, words: tuple[str, ...]) -> None:
+    with start(*words, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None

@@ -101,7 +101,7 @@ _BY_KIND: dict[str, tuple[type[StoreError], str]] = {
     "PartialCredentialsError": (StoreError, f"found half of the AWS credentials; {_CREDENTIALS}"),
     "CredentialRetrievalError": (StoreError, f"could not get AWS credentials; {_CREDENTIALS}"),
     "ProfileNotFound": (StoreError, "found no AWS profile of that name; check AWS_PROFILE"),
-    "NoRegionError": (StoreError, "does not know the AWS region; set AWS_REGION"),
+    "NoRegionError": (StoreError, "does not know the AWS region; set AFTERTURN_AWS_REGION or AWS_REGION"),
     "InvalidRegionError": (StoreError, "was given an AWS region that is none; check AWS_REGION"),
     "EndpointConnectionError": (
         StoreError,

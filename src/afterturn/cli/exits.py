@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
 from afterturn.errors import (
@@ -73,10 +74,14 @@ class Commands(TyperGroup):
         return option
 
     def make_context(self, *args: Any, **more: Any) -> Any:
+        # Also what prints help is a console of rich.
+        Console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign, assignment]
         try:
             return super().make_context(*args, **more)
         except typer.BadParameter as error:
             raise _plain(error) from None
+        except BrokenPipeError:
+            raise _closed() from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -84,8 +89,7 @@ class Commands(TyperGroup):
         except typer.BadParameter as error:
             raise _plain(error) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(Exit.CLOSED) from None
+            raise _closed() from None
         except AfterturnError as error:
             raise _told(error) from None
         except BaseExceptionGroup as group:
@@ -117,9 +121,30 @@ def _unsaid(ctx: Any) -> str:
     return ""
 
 
+def _raise_broken_pipe(console: Console) -> None:
+    """As for everything else that is printed; rich would exit with 1."""
+    raise BrokenPipeError
+
+
+def _closed() -> typer.Exit:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return typer.Exit(Exit.CLOSED)
+
+
+_PLAIN = (
+    ("Value error, ", ""),
+    ("Input should be greater than or equal to", "has to be at least"),
+    ("Input should be less than or equal to", "has to be at most"),
+    ("Input should be a valid integer", "has to be a whole number"),
+    ("Input should be a valid number", "has to be a number"),
+)
+"""What pydantic says, and what we say in its place."""
+
+
 def _plain(error: typer.BadParameter) -> typer.BadParameter:
-    """Without what pydantic says before the words of whoever refused."""
-    error.message = error.message.removeprefix("Value error, ")
+    for theirs, ours in _PLAIN:
+        if error.message.startswith(theirs):
+            error.message = ours + error.message.removeprefix(theirs).partition(", unable to parse")[0]
     return error
 
 
