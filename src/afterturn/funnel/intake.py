@@ -31,6 +31,7 @@ from afterturn.funnel.arrivals import (
     Nothing,
 )
 from afterturn.funnel.directory import Directory
+from afterturn.funnel.moving import carry, decide
 from afterturn.funnel.names import remember_name
 from afterturn.funnel.placing import place_of
 from afterturn.funnel.threads import (
@@ -52,7 +53,6 @@ from afterturn.model import (
     FlushMode,
     Message,
     Role,
-    Status,
     Turn,
 )
 from afterturn.store.port import Chore, Keeper
@@ -184,7 +184,7 @@ class Intake:
         else:
             await self._writes.settle(Turn(conversation=meta, messages=(message,)))
         if one.channel is Channel.TELEGRAM:
-            await self._edited_early(one, conversation_id)
+            conversation_id = await self._overtaken(one, conversation_id, message)
         return Taken("saved" if asked or one.album is not None else "settled", conversation_id)
 
     async def _waiting(self, one: Arrived, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
@@ -268,12 +268,19 @@ class Intake:
             await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
         return Taken("edited", conversation_id)
 
-    async def _edited_early(self, one: Arrived, conversation_id: str) -> None:
-        """Its edit came first. Looked for when the message is there, so that one of both sees the other."""
-        early = (await self._store.noted(EARLY_EDIT, [_key(one)])).get(_key(one))
-        if isinstance(early, dict):
-            at = from_text(str(early["at"]))
-            await self._writes.edit_message(conversation_id, one.provider_id, str(early["text"]), at=at)
+    async def _overtaken(self, one: Arrived, conversation_id: str, message: Message) -> str:
+        """Where it is in the end, if its chat moved or its edit came meanwhile: looked for when the message is there,
+        so that one of both sees the other.
+        """
+        known = await self._store.notes({MOVED: [conversation_id], EARLY_EDIT: [_key(one)]})
+        if known[MOVED]:
+            gone, conversation_id = conversation_id, await moved_to(self._store, conversation_id)
+            await self._remember(one, conversation_id, message, None, again=False)
+            await carry(self._writes, self._store, gone, conversation_id)
+        if isinstance(early := known[EARLY_EDIT].get(_key(one)), dict):
+            at, text = from_text(str(early["at"])), str(early["text"])
+            await self._writes.edit_message(conversation_id, one.provider_id, text, at=at)
+        return conversation_id
 
     async def _call(self, one: Called) -> Taken:
         """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
@@ -316,25 +323,12 @@ class Intake:
         return Taken("settled", conversation_id)
 
     async def _move(self, one: Moved) -> Taken:
-        """What comes under the new id goes where the old one's is. What came under it too early is taken along, and
-        what is left of it is shown to nobody.
-        """
-        home = await moved_to(self._store, one.before)
-        if home == one.now:
-            return Taken("noted", home)
-        stray, known = await self._store.meta(one.now), await self._store.meta(home)
-        if stray is not None and known is None:
-            await self._store.note(MOVED, one.before, one.now)
-            return Taken("noted", one.now)
-        await self._store.note(MOVED, one.now, home)
+        """What comes in under either id goes to one conversation. What came too early is taken along."""
+        gone, home = await decide(self._store, one)
         await self._reroute(home, one)
-        if stray is None or known is None or stray.synthetic:
+        stray = await self._store.meta(gone)
+        if stray is None or stray.synthetic or not await carry(self._writes, self._store, gone, home):
             return Taken("noted", home)
-        messages = await self._store.messages(one.now)
-        for begin in range(0, len(messages), MAX_TURN_MESSAGES):
-            part = tuple(messages[begin : begin + MAX_TURN_MESSAGES])
-            await self._writes.settle(Turn(conversation=known, messages=part))
-        await self._writes.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
         return Taken("settled", home)
 
     async def _reroute(self, home: str, one: Moved) -> None:
