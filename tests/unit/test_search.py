@@ -157,12 +157,14 @@ async def test_an_edit_replaces_what_is_found(desk: Desk) -> None:
         await desk.say(name, "the boiler", now=1)
         if indexed:
             await desk.index()
+        assert await desk.store.edit_message(name, "p0", "the door", at=at(8))
         assert await desk.store.edit_message(name, "p0", "the lift", at=at(9))
         assert name not in await desk.found("boiler")
         assert name in await desk.found("lift")
         await desk.index()
         assert await desk.found("boiler") == []
-        assert await desk.search.places(wanted("boiler")) == {}, "the index still names it"  # type: ignore[arg-type]
+        for gone in ("boiler", "door"):
+            assert await desk.search.places(wanted(gone)) == {}, "the index still names it"  # type: ignore[arg-type]
         assert name in await desk.found("lift")
 
 
@@ -250,6 +252,9 @@ async def test_a_damaged_index_costs_time_and_hides_nothing(desk: Desk) -> None:
     await desk.index()
     await desk.database.write(lambda c: c.execute("DROP TABLE message_words_data").rowcount)
     assert await desk.found("heat") == ["c1"]
+    assert await desk.store.edit_message("c1", "p0", "the lift", at=at(1))
+    assert await desk.found("heat") == []
+    assert await desk.found("lift") == ["c1"]
 
 
 async def test_a_request_for_few_rows_asks_no_index(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,11 +202,18 @@ ALTER TABLE conversations ADD COLUMN searched_seq INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX conversations_unsearched ON conversations (id) WHERE searched_seq < message_count;
 
 CREATE TABLE search_blocks (
-  block INTEGER PRIMARY KEY AUTOINCREMENT,
+  block INTEGER PRIMARY KEY,
   conversation_id TEXT NOT NULL,
   number INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX search_blocks_place ON search_blocks (conversation_id, number);
+
+CREATE TABLE search_edits (
+  conversation_id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  before TEXT NOT NULL,
+  PRIMARY KEY (conversation_id, seq)
+) STRICT, WITHOUT ROWID;
 """
 
 MIGRATIONS = (_VERSION_1, _VERSION_2)

@@ -27,7 +27,7 @@ def edit_message(
         "UPDATE messages SET text = ?, edited_at = ? WHERE conversation_id = ? AND seq = ?",
         (text, to_text(at), conversation_id, row[2]),
     )
-    searching.reindex(connection, conversation_id, row[2], row[0], text)
+    searching.note_edit(connection, conversation_id, row[2], row[0])
     return True
 
 

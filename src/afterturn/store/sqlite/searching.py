@@ -26,6 +26,7 @@ from afterturn.store.sqlite.ranges import conditions
 from afterturn.store.words import Wanted, tokens
 
 BLOCK = 64
+_EDITS_AT_ONCE = 50
 LONG_CHARS = 2_000
 """A message counts once more for each of these."""
 
@@ -35,10 +36,10 @@ class SearchLimits:
     """What one request does at most.
 
     ``tokens``: words that the index is asked for, the longest. ``postings``: entries of a word that are counted; a word
-    with more is frequent. ``places``: messages that the index may name. ``lagging``: conversations that are read because
+    with more is frequent. ``places``: messages that the index may name. ``lagging``: conversations that are read since
     the index lacks messages of them. ``terms``: words with one beginning. ``caught_up``: messages taken into the index
     by a request that finds it far behind. ``batch_messages``, ``batch_bytes``: in one transaction. ``read_at_once``:
-    messages read by one unit of work.
+    messages in one unit of work.
     """
 
     tokens: int = 8
@@ -118,7 +119,9 @@ def index(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
     """
     if not _prepare(connection):
         return None
-    messages = size = 0
+    messages, size = _take_edits(connection, limits)
+    if messages >= limits.batch_messages or size >= limits.batch_bytes:
+        return messages
     behind = connection.execute(
         "SELECT id, searched_seq, message_count FROM conversations WHERE searched_seq < message_count LIMIT ?",
         (limits.batch_messages,),
@@ -144,27 +147,35 @@ def index(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
     return messages
 
 
-def reindex(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str, after: str) -> None:
-    """A text was replaced: so is its entry, in the transaction of the edit, unless the index lacks it anyhow."""
-    number, place = divmod(seq - 1, BLOCK)
-    row = connection.execute(
-        "SELECT block FROM conversations JOIN search_blocks ON conversation_id = id AND number = ? "
-        "WHERE id = ? AND searched_seq >= ?",
-        (number, conversation_id, seq),
-    ).fetchone()
-    if row is None:
-        return
-    if not _prepare(connection):  # whoever has the module takes the block in anew; the old one names nothing any more
+def _take_edits(connection: sqlite3.Connection, limits: SearchLimits) -> tuple[int, int]:
+    """Replace entries of messages that were edited; returns how many, and the size of their texts."""
+    messages = size = 0
+    edits = connection.execute(
+        "SELECT conversation_id, seq, before, text FROM search_edits JOIN messages USING (conversation_id, seq) "
+        "LIMIT ?",
+        (min(limits.batch_messages, _EDITS_AT_ONCE),),
+    ).fetchall()
+    for conversation_id, seq, before, after in edits:
+        entry = _Blocks(connection, conversation_id).entry(seq)
         connection.execute(
-            "DELETE FROM search_blocks WHERE conversation_id = ? AND number >= ?", (conversation_id, number)
+            "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete',?,?)", (entry, _for_index(before))
         )
-        connection.execute("UPDATE conversations SET searched_seq = ? WHERE id = ?", (number * BLOCK, conversation_id))
-        return
-    entry = row[0] * BLOCK + place
+        connection.execute("INSERT INTO message_words (rowid, words) VALUES (?,?)", (entry, _for_index(after)))
+        connection.execute("DELETE FROM search_edits WHERE conversation_id = ? AND seq = ?", (conversation_id, seq))
+        messages += 1
+        size += len(before) + len(after)
+        if size >= limits.batch_bytes:
+            break
+    return messages, size
+
+
+def note_edit(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str) -> None:
+    """A text is replaced. What the index has of it is taken out with the next batch: that wants the very same text."""
     connection.execute(
-        "INSERT INTO message_words (message_words, rowid, words) VALUES ('delete',?,?)", (entry, _for_index(before))
+        "INSERT INTO search_edits (conversation_id, seq, before) SELECT id, ?, ? FROM conversations "
+        "WHERE id = ? AND searched_seq >= ? ON CONFLICT DO NOTHING",
+        (seq, before, conversation_id, seq),
     )
-    connection.execute("INSERT INTO message_words (rowid, words) VALUES (?,?)", (entry, _for_index(after)))
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
@@ -220,7 +231,11 @@ def _lags(connection: sqlite3.Connection) -> bool:
 
 
 def _lagging(connection: sqlite3.Connection, limit: int) -> list[str]:
-    found = connection.execute("SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit,))
+    """Conversations of which the index lacks messages, or has what they do not say any more."""
+    found = connection.execute("SELECT DISTINCT conversation_id FROM search_edits LIMIT ?", (limit,)).fetchall()
+    found += connection.execute(
+        "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit - len(found),)
+    )
     return [row[0] for row in found]
 
 
@@ -305,9 +320,8 @@ def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> 
     }
     found: defaultdict[str, list[int]] = defaultdict(list)
     for block, place in (divmod(entry, BLOCK) for entry in entries):
-        if block in names:
-            conversation_id, number = names[block]
-            found[conversation_id].append(number * BLOCK + place + 1)
+        conversation_id, number = names[block]
+        found[conversation_id].append(number * BLOCK + place + 1)
     return {name: tuple(numbers) for name, numbers in found.items()}
 
 
