@@ -1,4 +1,4 @@
-"""Conversations that are hard on a page: long, in many scripts, failed, owed, with a great many files and people."""
+"""What is hard on a page: long names, many scripts, many consumers, failures and debts, a great many files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from tests.web.pages.demo import Site
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.model import Attachment
 from afterturn.store.kept import Amendment
+from afterturn.store.port import ConsumerState, Registration
 from afterturn.stream.port import Queue
 
+MINUTE = timedelta(minutes=1)
 LONG = "long-" + "x" * 180
 MAIL = f"{'maximiliane.von-und-zu-' * 3}hohenlohe@{'subdomain.' * 8}example.com"
 HOUSE = "the-very-long-name-of-the-oldest-building-in-the-whole-portfolio-of-the-company"
@@ -33,12 +35,16 @@ async def settle_odd(site: Site) -> None:
     await site.backbone.drain(eager=True)
     for reason in ("nobody takes it", REASON):
         await site.settle(LONG, "hello?")
-        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
+        taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=MINUTE)
         await site.backbone.stream.bury(taken[0], reason=reason)
     for consumer in ("topics", "inbound-package"):
         await site.fail(LONG, consumer)
     now = site.backbone.clock()
     await site.backbone.store.amend(LONG, Amendment(assignee=MAIL[:190]), revision=None, now=now)
+    await site.backbone.store.register(
+        [Registration(f"consumer-{'of-a-long-name-' * 3}{one}", now, ConsumerState.LIVE, MINUTE) for one in range(9)]
+    )
+    await site.backbone.store.register([Registration("shy", now, ConsumerState.SHADOW, MINUTE)])
     await site.app.state.history.look()
 
 

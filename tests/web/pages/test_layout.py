@@ -41,7 +41,8 @@ _STICKING_OUT = """() => [...document.querySelectorAll("main *")].filter((one) =
 
 _OVERLAPPING = """() => {
     const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-    const all = [...document.querySelectorAll("main :is(button, input, textarea, a, summary)")];
+    const kinds = "button, input, textarea, a, summary, .tag, .pips, .ago, .grade";
+    const all = [...document.querySelectorAll(`main :is(${kinds})`)];
     const seen = all.filter((one) => one.checkVisibility() && !one.closest(".reply, .head, .unseen, .side"));
     const boxes = seen.map((one) => [one, one.getBoundingClientRect()]);
     return boxes.flatMap(([one, a], place) => boxes.slice(place + 1)

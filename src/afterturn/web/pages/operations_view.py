@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 120.0, 24.0
 class Plot:
     """A line as SVG paths in a box of 120 by 24, with the ground under it, and what it says in words.
 
-    ``top``: the highest value, which is at the upper edge.
+    ``top``: the highest value, which is at the upper edge; empty where it is none.
     """
 
     line: str
@@ -193,7 +193,7 @@ def plot(
             f"M{run[0][0]:.1f},{HEIGHT:g} {line} L{run[-1][0]:.1f},{HEIGHT:g}Z"
             for run, line in zip(runs, lines, strict=True)
         ),
-        top=told(max(known)),
+        top=told(max(known)) if max(known) else "",
         label=f"{name}: now {_now(values, told)}, highest {told(max(known))} of the {told_length}",
     )
 
