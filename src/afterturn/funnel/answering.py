@@ -72,6 +72,10 @@ class NobodyHere(AfterturnError):
     """This process has nobody who answers; another one on the same store may have."""
 
 
+class NotThereYet(AfterturnError):
+    """A group has moved, and what this is about is being carried along."""
+
+
 class Answering:
     """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
     their answers left to a process that has one.
@@ -209,6 +213,8 @@ class Answering:
             await self._keeper.note(ALBUM, chore.key, [])
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
         seen: list[JsonValue] = [digest(one.id) for one in messages]
+        if conversation.id != chore.conversation_id and digest(_message_of(chore)) not in seen:
+            raise NotThereYet
         if album:
             await self._keeper.note(ALBUM, chore.key, seen, replace=True)
         name = f"reply:{digest(chore.kind, chore.key)}"
@@ -290,6 +296,10 @@ def dispatch_of(conversation_id: str, message: Message, *, automatic: bool, due_
 
 def _without_answer(conversation: Conversation, chore: TakenChore) -> Turn:
     return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(chore.kind, chore.key)))
+
+
+def _message_of(chore: TakenChore) -> str:
+    return str(chore.value.get("message")) if isinstance(chore.value, dict) else ""
 
 
 def _is_nobody(chore: TakenChore) -> bool:
