@@ -19,7 +19,7 @@ def test_words_that_are_typed_lead_to_the_conversations_in_which_they_were_said(
     page = seen.page
     page.get_by_role("searchbox").fill("Smell ga")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="Take out words: Smell ga")).to_be_visible()
+    expect(page.get_by_role("link", name="Take out Words: Smell ga")).to_be_visible()
     expected = seen.served.call(_ids(seen.served.site, "smell ga"))
     assert seen.ids() == expected != []
     assert len(expected) < 10

@@ -96,7 +96,7 @@ def told(name: str, value: str) -> str:
         "synthetic": "Tests shown",
         "window": f"Last {value}",
         "participant": value,
-        "words": f"words: {value}",
+        "words": f"Words: {value}",
     }
     return words.get(name, f"{name.capitalize()} {value}")
 
