@@ -1,0 +1,98 @@
+"""Killed between the storage of an answer and its dispatch, on each channel: it is sent once, or people are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.channels_rig import CHAT, THEIRS, Call, Desk, mail_call, mime, opened, said, sms, yes
+
+from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.funnel.sending.port import Outgoing, Sent
+
+CALLS: dict[str, Call] = {"sms": sms(1), "telegram": said(1, 1, "Hello"), "email": mail_call(mime("Hello"))}
+ROOT = Path(__file__).parents[2]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def child(folder: Path, point: str, channels: list[str]) -> None:
+    """Takes in a message of each channel, answers, and dies at the point; what was sent is in a file."""
+    async with opened(folder, responder=yes) as desk:
+        await desk.hear(*(CALLS[name] for name in channels))
+        await desk.answering.once()
+        if point == "answered":
+            die()
+        choose = desk.dispatching._choose
+
+        class Dying:
+            def __init__(self, message: Outgoing) -> None:
+                self.sender: Any = choose(message)
+
+            def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+                parts: tuple[Outgoing, ...] = self.sender.parts(message)
+                return parts
+
+            async def send(self, part: Outgoing) -> Sent:
+                await self.sender.send(part)
+                (folder / "sent").write_text(part.text)
+                die()
+                raise AssertionError
+
+        desk.dispatching._choose = Dying
+        await desk.dispatching.once()
+
+
+def killed(folder: Path, point: str, *channels: str) -> None:
+    code = "import sys; from tests.faults import test_adversary_channels_kills as t; t.main(sys.argv[1:])"
+    ran = subprocess.run([sys.executable, "-c", code, str(folder), point, *channels], cwd=ROOT, check=False)
+    assert ran.returncode == -signal.SIGKILL
+
+
+def main(given: list[str]) -> None:
+    folder, point, *channels = given
+    asyncio.run(child(Path(folder), point, channels))
+
+
+def sent(desk: Desk) -> dict[str, int]:
+    return {"sms": len(desk.twilio.calls), "telegram": len(desk.telegram.calls), "email": len(desk.mailer.sent)}
+
+
+async def states(desk: Desk) -> list[tuple[str, str | None]]:
+    found = desk.rows("SELECT value FROM notes WHERE name = ?", DISPATCHED)
+    return [(one["state"], one["reason"]) for one in (json.loads(value) for (value,) in found)]
+
+
+async def test_what_was_answered_by_who_died_is_sent_once_on_each_channel(tmp_path: Path) -> None:
+    killed(tmp_path, "answered", *CALLS)
+    async with opened(tmp_path, responder=yes) as desk:
+        await desk.hear(*CALLS.values())  # nobody told the providers that it was taken
+        await desk.work(wait=timedelta(minutes=20))
+        await desk.work(wait=timedelta(hours=1))
+        assert sent(desk) == {"sms": 1, "telegram": 1, "email": 1}
+        assert await states(desk) == [("sent", None)] * 3
+        for name in (f"sms:{THEIRS}", f"telegram:{CHAT}", "mail:m1@tenants.example"):
+            assert await desk.texts(name) == ["Hello", "Re: Hello"]
+            assert await desk.turns(name) == 1
+
+
+@pytest.mark.parametrize("channel", ["sms", "email"])
+async def test_what_may_have_gone_out_is_left_to_people(tmp_path: Path, channel: str) -> None:
+    killed(tmp_path, "sent", channel)
+    assert (tmp_path / "sent").read_text() == "Re: Hello"
+    async with opened(tmp_path, responder=yes) as desk:
+        await desk.hear(CALLS[channel])
+        await desk.work(wait=timedelta(minutes=20))
+        await desk.work(wait=timedelta(hours=1))
+        assert sum(sent(desk).values()) == 0
+        assert await states(desk) == [("uncertain", "answer-lost")]
