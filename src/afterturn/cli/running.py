@@ -118,9 +118,9 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
         note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
         stop.set()
 
-    for line in notes:
-        note(line)
     with interruptible(ask, running.cancel):
+        for line in notes:  # here, since they say that Ctrl-C stops it
+            note(line)
         try:
             await running
         except asyncio.CancelledError:
