@@ -74,6 +74,7 @@ async def test_a_message_is_fetched_with_everything_that_is_needed_of_it(outlook
             {USER: "unit7@homes.example"},
             "unit7@homes.example",
         ),
+        (f"users/{USER}@84bd8158-6d4d-4958-8b9f-9d6445542f95/messages/A", {}, MAILBOX),
         ("users/Unit8@homes.example/messages/A", {}, "unit8@homes.example"),
         ("me/messages/A", {}, MAILBOX),
         (RESOURCE, {}, MAILBOX),
