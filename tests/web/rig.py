@@ -151,6 +151,7 @@ async def open_rig(folder: Path, store: Store | None = None, **limits: Any) -> A
 async def _on(store: Store, backbone: Backbone) -> Backbone:
     other = copy.copy(backbone)
     other.store = store
+    other.searcher = None
     other.inbox = Inbox(store, backbone.clock)
     other.ledger = Ledger(store, backbone.stream, backbone.clock, "web")
     other._settler = Settler(store, backbone.stream, backbone.clock, "web")
