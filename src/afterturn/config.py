@@ -218,18 +218,20 @@ class Settings(BaseSettings):
     @property
     def has_channels(self) -> bool:
         """Whether anything comes in by the funnel."""
-        return any(
-            (
-                self.twilio_auth_token,
-                self.telegram_secret,
-                self.sns_topics,
-                self.graph_client_state,
-                self.vapi_secret,
-                self.retell_api_key,
-                self.livekit_api_secret,
-                self.web_secret,
-            )
-        )
+        return any(getattr(self, name) for name in CHANNELS)
+
+
+CHANNELS = (
+    "twilio_auth_token",
+    "telegram_secret",
+    "sns_topics",
+    "graph_client_state",
+    "vapi_secret",
+    "retell_api_key",
+    "livekit_api_secret",
+    "web_secret",
+)
+"""The settings of which any opens a channel."""
 
 
 def read_settings(**given: Any) -> Settings:

@@ -15,12 +15,14 @@ from tests.cli.command import call
 IMPORTED = """
 import asyncio, importlib, json, sys
 sys.path[:] = [sys.argv[1], *sys.path]
-importlib.import_module(sys.argv[2])
+for name in sys.argv[2:]:
+    importlib.import_module(name)
 import afterturn
 from afterturn.aws.session import Access, open_client
 
 async def opened():
-    for service in ("dynamodb", "sqs", "sts"):
+    mail = ("s3", "sesv2") if sys.argv[2].endswith("funnel") else ()
+    for service in ("dynamodb", "sqs", "sts", *mail):
         async with open_client(service, Access(region="us-east-1", access_key="a", secret_key="b")):
             pass
 
@@ -31,10 +33,13 @@ print(json.dumps([sorted({m.__name__ for m in foreign}), afterturn.__file__]))
 """In an interpreter that finds nothing but the zip's content and the standard library."""
 
 
-@pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("funnel", (15, 60))])
+@pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("funnel", (25, 80))])
 def test_the_zip_has_everything_that_the_function_loads_and_little_else(
-    part: str, megabytes: tuple[int, int], tmp_path: Path
+    part: str, megabytes: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A funnel with mail also what reads it, checks who sent it and fetches it: that is loaded at the first call."""
+    monkeypatch.setenv("AFTERTURN_SNS_TOPICS", "arn:aws:sns:us-east-1:1:mail")
+    channels = ["quotequail", "cryptography.x509"] if part == "funnel" else []
     out = tmp_path / f"{part}.zip"
     machine = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
     runtime = f"python3.{sys.version_info.minor}"
@@ -51,7 +56,8 @@ def test_the_zip_has_everything_that_the_function_loads_and_little_else(
     assert any(name.startswith("temporalio/") for name in names) is (part == "bridge")
     assert not [name for name in names if name.startswith(("typer/", "rich/", "pydantic_ai/", "bin/"))]
     if sys.platform == "linux":  # elsewhere the packages of Lambda's machines cannot be loaded
-        command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid"), f"afterturn.build.lambda_{part}"]
+        modules = [f"afterturn.build.lambda_{part}", *channels]
+        command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid"), *modules]
         loaded = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert loaded.returncode == 0, loaded.stderr
         assert json.loads(loaded.stdout) == [[], str(tmp_path / "laid" / "afterturn" / "__init__.py")]
@@ -85,7 +91,6 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["bridge", "--app", "reactions:app"], "its module is not in the zip"),
         (["bridge", "--app", "reactions:app", "--out", "b.zip"], "its module is not in the zip"),
         (["bridge", "--keep", "1"], "--keep"),
-        (["funnel", "--app", "reactions:app"], "--app is the bridge's"),
         (["funnel", "--unmapped"], "--unmapped is the bridge's"),
         (["bridge", "--out", "nowhere/b.zip"], "there is no folder nowhere"),
     ],
@@ -96,6 +101,17 @@ def test_wrong_usage_exits_2_builds_nothing_and_asks_no_account(words: list[str]
     assert (done.code, done.out) == (2, "")
     assert problem in done.err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_funnel_with_channels_takes_the_app_that_answers_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it nobody would be asked, and nothing would say so."""
+    monkeypatch.setenv("AFTERTURN_TELEGRAM_SECRET", "s")
+    for words in ([], ["--out", "f.zip"]):
+        done = call("aws", "deploy", "funnel", "--app", "my_agent:app", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "its module is not in the zip" in done.err
 
 
 @pytest.mark.parametrize("command", ["deploy", "rollback"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,17 @@ from afterturn.operations.account import Whose
 from afterturn.operations.deploy import archive, carrying, dependencies
 from afterturn.operations.deploy.archive import Archive
 from afterturn.operations.deploy.calls import function_arn, open_functions
-from afterturn.operations.deploy.functions import ALIAS, Part, Wanted, check_handed, check_make, variables
+from afterturn.operations.deploy.functions import (
+    ALIAS,
+    Part,
+    Wanted,
+    check_handed,
+    check_make,
+    has_channels,
+    services_of,
+    variables,
+    wants_app,
+)
 from afterturn.operations.deploy.looking import look_for
 from afterturn.operations.deploy.plan import Plan, Step, plan
 from afterturn.operations.deploy.rollback import carry_back, plan_rollback
@@ -69,7 +79,7 @@ def deploy(whose: dict[str, Any], part: str, make: Make, way: Way) -> None:
         archive.check_size(given, through_s3=way.bucket is not None)
     # What is to be installed may bring the app's module, too: that is known when it is.
     known = given.files if given is not None else None if make.requirements else included
-    if known is not None and part == Part.BRIDGE:
+    if known is not None and wants_app(Part(part), os.environ):
         archive.check_app(known, make.app)
     if make.out is not None:
         _write(Part(part), make, make.out, json_=way.json_)
@@ -112,7 +122,7 @@ def _write(part: Part, make: Make, out: Path, *, json_: bool) -> None:
         raise InvalidInput(f"--out {out}: there is no folder {out.parent}")
     if out.is_dir():
         raise InvalidInput(f"--out {out}: is a folder; name a file in it")
-    made = _archive(part, make)
+    made = _archive(part, make, os.environ)
     archive.check_size(made, through_s3=True)
     half = out.with_name(f"{out.name}.part")
     try:
@@ -144,7 +154,7 @@ async def _deploy(
         note(f"lane {lane.lane}, account {account.identity.account}, region {account.region}")
         if known is not None:
             archive.check_app(known, environment.get("AFTERTURN_APP"))
-        made: Archive = given if given is not None else await asyncio.to_thread(_archive, part, make)
+        made: Archive = given if given is not None else await asyncio.to_thread(_archive, part, make, environment)
         archive.check_size(made, through_s3=way.bucket is not None)
         archive.check_app(made.files, environment.get("AFTERTURN_APP"))
         wanted = Wanted(
@@ -204,7 +214,7 @@ def _changes(step: Step) -> str:
     return "; ".join(f"{one.name}: {one.found} -> {one.wanted}" for one in step.changes)
 
 
-def _archive(part: Part, make: Make) -> Archive:
+def _archive(part: Part, make: Make, environment: Mapping[str, str]) -> Archive:
     with tempfile.TemporaryDirectory() as folder:
         note(f"installing what the {part} needs, for {make.runtime} on {make.architecture}")
         dependencies.install(
@@ -213,7 +223,8 @@ def _archive(part: Part, make: Make) -> Archive:
             runtime=make.runtime,
             architecture=make.architecture,
             requirements=make.requirements,
+            channels=has_channels(environment),
         )
-        made = archive.build(Path(folder), make.include, make.services)
+        made = archive.build(Path(folder), make.include, {*make.services, *services_of(part, environment)})
     note(f"the zip has {made.size / 1e6:.1f} MB, {made.unzipped / 1e6:.1f} MB unpacked")
     return made

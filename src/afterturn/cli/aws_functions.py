@@ -106,8 +106,6 @@ def deploy(
 
     if zip_ is not None and (include or requirements or aws_service or out):
         raise InvalidInput("--zip is a zip that is made: --include, --requirements, --aws-service and --out go without")
-    if function is Function.FUNNEL and app is not None:
-        raise InvalidInput("--app is the bridge's: a funnel runs no reactions, and loads no app")
     if function is Function.FUNNEL and unmapped:
         raise InvalidInput("--unmapped is the bridge's: a funnel reads no queues")
     aws_deploy.deploy(

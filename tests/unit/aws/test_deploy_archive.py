@@ -131,6 +131,7 @@ class TestDependencies:
         'aiobotocore>=2.15; extra == "aws"',
         "temporalio>=1.35; extra == 'temporal'",
         'pydantic-ai-slim>=2.0; extra == "llm"',
+        'cryptography>=44; extra == "channels"',
     )
 
     def test_a_function_gets_only_what_it_needs(self) -> None:
@@ -140,6 +141,9 @@ class TestDependencies:
             "temporalio>=1.35",
         ]
         assert dependencies.needs(Part.FUNNEL, self.REQUIRES) == ["aiobotocore>=2.15", "httpx>=0.28"]
+        for part in Part:
+            more = dependencies.needs(part, self.REQUIRES, channels=True)
+            assert ("cryptography>=44" in more) is (part is Part.FUNNEL)
 
     def test_versions_are_those_that_are_installed_here(self) -> None:
         assert dependencies.pins([("b", "2"), ("afterturn", "1"), (None, "1"), ("a", "1"), ("own", "1+cu12")]) == [

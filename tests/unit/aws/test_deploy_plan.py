@@ -89,6 +89,11 @@ class TestVariables:
         assert given["AFTERTURN_EMITTER"] == "inbound-lambda"
         assert not [name for name in given if "TEMPORAL" in name or "ALERT" in name]
 
+    def test_a_funnel_with_channels_gets_the_app_that_answers(self) -> None:
+        shell = {**SHELL, "AFTERTURN_TELEGRAM_SECRET": "s"}
+        assert variables(Part.FUNNEL, DEV, shell, {}, app="mine:app")["AFTERTURN_APP"] == "mine:app"
+        assert variables(Part.FUNNEL, DEV, {}, shell, app="mine:app")["AFTERTURN_APP"] == "mine:app"
+
     @pytest.mark.parametrize("part", Part)
     def test_no_function_gets_a_secret_of_the_reactions(self, part: Part) -> None:
         secrets = {"WEBHOOK_SECRET", "ALERT_SECRET"}

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, distributions, requires
+from importlib.metadata import PackageNotFoundError, distribution, distributions, requires
 from pathlib import Path
 
-from afterturn.errors import ConfigError
+from afterturn.errors import ConfigError, MissingExtra
 from afterturn.operations.deploy.functions import Part
 
 EXTRAS = {Part.BRIDGE: frozenset({"aws", "temporal"}), Part.FUNNEL: frozenset({"aws"})}
+OF_CHANNELS = frozenset({"channels"})
+"""What a funnel has besides, where a channel is set: it reads mail, and checks who sent it."""
 COMMAND_ONLY = frozenset({"rich", "typer"})
 """What only the command needs."""
+UNBUILT = frozenset({"quotequail"})
+"""Plain Python of which indexes have the source alone, and pip builds none for another machine: copied from here."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 
 
-def install(part: Part, folder: Path, *, runtime: str, architecture: str, requirements: Sequence[Path] = ()) -> None:
+def install(
+    part: Part,
+    folder: Path,
+    *,
+    runtime: str,
+    architecture: str,
+    requirements: Sequence[Path] = (),
+    channels: bool = False,
+) -> None:
     """Everything into a folder, by pip. Raises ConfigError with pip's last words where it cannot."""
-    needed = needs(part, _requirements())
+    whole = needs(part, _requirements(), channels=channels)
+    copied = sorted(UNBUILT & {_name_of(one) for one in whole})
+    needed = [one for one in whole if _name_of(one) not in copied]
+    for name in copied:
+        needed += _copy(name, folder)
     with tempfile.TemporaryDirectory() as apart:
         constraints = Path(apart, "constraints.txt")
         constraints.write_text("\n".join(pins((one.name, one.version) for one in distributions())) + "\n")
@@ -44,14 +61,35 @@ def install(part: Part, folder: Path, *, runtime: str, architecture: str, requir
         )
 
 
-def needs(part: Part, requirements: Iterable[str]) -> list[str]:
+def _copy(name: str, folder: Path) -> list[str]:
+    """Lay a package that is installed here into a folder; returns what it requires. Raises MissingExtra."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        raise MissingExtra(
+            f"{name} is not installed here, and a funnel with channels needs it: pip install 'afterturn[aws,channels]'"
+        ) from None
+    for file in found.files or ():
+        if file.suffix == ".py" or file.name == "METADATA":
+            to = folder / file
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), to)
+    return [one.partition(";")[0].strip() for one in found.requires or () if "extra ==" not in one]
+
+
+def _name_of(requirement: str) -> str:
+    found = _NAME.match(requirement)
+    return found[0].lower() if found else ""
+
+
+def needs(part: Part, requirements: Iterable[str], *, channels: bool = False) -> list[str]:
     """Of afterturn's own requirements, as its metadata tells them, those of a function."""
-    found = []
+    found, extras = [], EXTRAS[part] | (OF_CHANNELS if channels and part is Part.FUNNEL else frozenset())
     for one in requirements:
         text, _, marker = one.partition(";")
         extra = _EXTRA.search(marker)
-        name = _NAME.match(text)
-        if name and name[0].lower() not in COMMAND_ONLY and (extra is None or extra[1] in EXTRAS[part]):
+        name = _name_of(text)
+        if name and name not in COMMAND_ONLY and (extra is None or extra[1] in extras):
             found.append(text.strip())
     return sorted(found)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from afterturn.aws.names import Names
+from afterturn.config import CHANNELS
 from afterturn.errors import ConfigError, InvalidInput
 from afterturn.model import Emitter
 from afterturn.operations.resources import VISIBILITY_S
@@ -103,7 +104,7 @@ def variables(
     none or is not set, and for more than Lambda takes; ConfigError where the function could not reach Temporal.
     """
     given = {name: value for name, value in shell.items() if _is_its(part, name)} | check_handed(handed, shell)
-    if app is not None and part is Part.BRIDGE:
+    if app is not None and wants_app(part, {**found, **given}):
         given["AFTERTURN_APP"] = app
     if endpoint is not None:
         given["AFTERTURN_AWS_ENDPOINT_URL"] = endpoint
@@ -129,6 +130,21 @@ def variables(
             "--unset NAME takes one away"
         )
     return dict(sorted(whole.items()))
+
+
+def wants_app(part: Part, environment: Mapping[str, str]) -> bool:
+    """Whether it loads an app: the bridge, to know whom to signal, and a funnel with channels, to know who answers."""
+    return part is Part.BRIDGE or has_channels(environment)
+
+
+def has_channels(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(f"AFTERTURN_{name.upper()}") for name in CHANNELS)
+
+
+def services_of(part: Part, environment: Mapping[str, str]) -> frozenset[str]:
+    """Services of AWS that it opens clients of besides the lane's own: mail lies in S3, and is answered through SES."""
+    mail = part is Part.FUNNEL and environment.get("AFTERTURN_SNS_TOPICS")
+    return frozenset({"s3", "sesv2"}) if mail else frozenset()
 
 
 def check_handed(names: Iterable[str], shell: Mapping[str, str]) -> dict[str, str]:
