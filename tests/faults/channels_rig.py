@@ -230,7 +230,7 @@ def _doors(desk: Desk, *, answering: bool) -> Doors:
 
     async def from_graph(asked: Fetch, now: datetime) -> Arrival:
         resource = asked.reference["resource"]
-        mailbox = resource.split("/")[1].lower()
+        mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
         return graph.fetched(message, now=now, accounts=(mailbox,), own=own)
 
