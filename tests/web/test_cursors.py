@@ -14,6 +14,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 from tests.web.rig import API, Rig, error_of, ids, open_rig
 
 from afterturn.aws.session import Access
+from afterturn.web.api import orders
 
 INBOX = f"{API}/conversations"
 PROBLEM = {
@@ -125,3 +126,28 @@ async def test_a_page_that_the_budget_cut_short_says_so(rig: Rig) -> None:
         assert page.json()["complete"]
         assert page.json()["scanned"] == 6
         assert error_of(await client.get(INBOX, params={"type": "rent", "cursor": "x"}))["field"] == "cursor"
+
+
+async def test_lists_are_met_once_each_page_by_page_on_every_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where others' work orders use up what one request may look through."""
+    monkeypatch.setattr(orders, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(orders, "_READ", 2)
+    for number in range(6):
+        await rig.settle(f"c-{number}", property_id="oak" if number in (1, 5) else "elm")
+        await rig.order(f"c-{number}", "elm", f"wo-{number}")
+        await rig.fail(f"c-{number}")
+    for caller, path, name, met in (
+        ("oak", f"{API}/work-orders", "workOrders", ["c-1", "c-5"]),
+        ("desk", f"{API}/work-orders", "workOrders", [f"c-{number}" for number in range(6)]),
+        ("duty", f"{API}/reactions/failed", "failures", [f"c-{number}" for number in range(6)]),
+    ):
+        found: list[str] = []
+        cursor: dict[str, str] = {}
+        async with rig.client(caller) as client:
+            while True:
+                page = (await client.get(path, params={"limit": 1, **cursor})).json()
+                found += [one["conversationId"] for one in page[name]]
+                if page["nextCursor"] is None:
+                    break
+                cursor = {"cursor": page["nextCursor"]}
+        assert found == met

@@ -121,9 +121,17 @@ def test_a_token_opens_what_it_says_until_it_is_removed(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_store_that_breaks_while_it_is_served_is_a_503(tmp_path: Path) -> None:
+def test_a_store_that_breaks_while_it_is_served_is_a_503_and_a_proxy_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERTURN_TRUSTED_PROXIES", "127.0.0.1")
     with serving() as server:
         link = server.link()
+        for caller, count, status in (("203.0.113.9", 10, 401), ("203.0.113.9", 1, 429), ("198.51.100.7", 1, 401)):
+            for _ in range(count):
+                headers = {"x-forwarded-for": f"192.0.2.1, {caller}"}
+                tried = httpx.post(f"{server.address}{API}/session", json={"token": "aft_x"}, headers=headers)
+                assert tried.status_code == status
         with httpx.Client(base_url=server.address, follow_redirects=True) as client:
             assert client.get(link).status_code == 200
             execute(tmp_path / "test.db", "DROP TABLE work_orders")
