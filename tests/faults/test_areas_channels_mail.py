@@ -74,6 +74,18 @@ async def test_f14_raw_bytes_in_a_header_lose_neither_the_mail_nor_its_sender(de
     assert found.participants == ("jo@tenants.example",)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [b'"B\xfcro.pdf"', '"Büro.pdf"'.encode(), b'"=?utf-8?q?B=C3=BCro.pdf?="', b'"B\xfc\r\n ro.pdf"'],
+    ids=["latin", "utf-8", "encoded", "folded"],
+)
+async def test_f14_raw_bytes_in_the_name_of_a_file_are_read_as_in_a_text(desk: Desk, name: bytes) -> None:
+    where = b"attachment; filename=" + name
+    await desk.hear(mail_call(mime("%PDF", Content_Type="application/pdf", Content_Disposition=where)), GOOD)
+    [message] = await desk.backbone.store.messages("mail:m1@tenants.example")
+    assert [file.name.replace(" ", "") for file in message.attachments] == ["Büro.pdf"]
+
+
 async def test_f14_a_mail_in_s3_is_kept_by_its_bytes(desk: Desk) -> None:
     """What cannot be read as it was meant can be looked up: its place is noted."""
     odd = mime(b"h\xe9llo", Content_Type="text/plain; charset=bogus")

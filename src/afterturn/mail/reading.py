@@ -197,8 +197,12 @@ def _payload(part: MailMessage) -> str:
 
 
 def _file_name(part: MailMessage) -> str:
+    named = MailMessage()
+    for key in ("Content-Disposition", "Content-Type"):
+        if value := raw_header(part, key):  # where raw bytes are still what they were
+            named[key] = value.replace("\r", "").replace("\n", "")
     try:
-        name = part.get_filename() or ""
+        name = named.get_filename() or ""
         pieces = decode_header(_undo_escape(name)[:_MAX_WORDS_CHARS])
     except TROUBLES:
         return "attachment"
