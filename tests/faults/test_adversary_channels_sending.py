@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -135,3 +136,33 @@ async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: Desk) ->
     assert sorted(one["To"] for one in desk.twilio.sent) == ["+15158226442", "+15550177000"]
     assert [one["chat_id"] for one in desk.telegram.sent] == [CHAT]
     assert [part.recipients for part, _ in desk.mailer.sent] == [("jo@tenants.example",)]
+
+
+@pytest.mark.parametrize("place", range(4))
+async def test_wherever_stop_comes_nothing_goes_out_after_it(desk: Desk, place: int) -> None:
+    """While the provider fails now and then, and everything is delivered twice."""
+    calls = [sms(number, f"Text {number}") for number in range(3)]
+    calls.insert(place, sms(9, "STOP"))
+    for number, call in enumerate(calls):
+        desk.twilio.next = [Told(503)] if number % 2 == 0 else []
+        await desk.hear(call)
+        if number == place:
+            gone = len(desk.twilio.sent)
+        await desk.work(wait=timedelta(seconds=20))
+        await desk.hear(call)
+    for _ in range(4):
+        await desk.hear(*calls)
+        await desk.work(wait=timedelta(hours=1))
+    assert len(desk.twilio.sent) == gone
+
+
+async def test_two_processes_that_hear_the_same_at_once_answer_it_once(tmp_path: Path) -> None:
+    calls = [sms(1), sms(1), said(1, 1, "Hello"), said(1, 1, "Hello"), mail_call(mime()), mail_call(mime())]
+    async with opened(tmp_path, responder=yes) as one, opened(tmp_path, responder=yes) as other:
+        await asyncio.gather(*(desk.hear(call) for call in calls for desk in (one, other)))
+        for _ in range(3):
+            await asyncio.gather(*(desk.work(wait=timedelta(seconds=5)) for desk in (one, other)))
+        assert [len(one.twilio.calls) + len(other.twilio.calls)] == [1]
+        assert [len(one.telegram.calls) + len(other.telegram.calls)] == [1]
+        assert [len(one.mailer.sent) + len(other.mailer.sent)] == [1]
+        assert await one.count() == 3

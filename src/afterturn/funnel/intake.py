@@ -156,8 +156,8 @@ class Intake:
     async def _message(self, one: Arrived) -> Taken:
         names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
         clues = clues_of(one.thread, one.party, names)
-        asked_for = {**clues, PERSON: [one.party.sender], SEEN: [_key(one)], OPTED_OUT: [one.party.sender]}
-        known = await self._store.notes(asked_for)
+        told = {} if one.channel is Channel.EMAIL else {SEEN: [_key(one)], OPTED_OUT: [one.party.sender]}
+        known = {SEEN: {}, OPTED_OUT: {}, **await self._store.notes({**clues, PERSON: [one.party.sender], **told})}
         if (seen := known[SEEN].get(_key(one))) is not None:
             one = replace(one, at=from_text(str(seen)))
         conversation_id = find_thread(clues, known, one.at)
