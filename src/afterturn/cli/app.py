@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli import aws, demo, ledger, reactions, reading, running, serving, simulating, stream, tokens, writing
+from afterturn.cli import (
+    aws,
+    counting,
+    demo,
+    ledger,
+    reactions,
+    reading,
+    running,
+    serving,
+    simulating,
+    stream,
+    tokens,
+    writing,
+)
 from afterturn.cli.exits import EPILOG, Commands
 from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
 
@@ -37,7 +50,7 @@ app.command("drain", rich_help_panel=_RUN)(running.drain)
 app.command("inbox", rich_help_panel=_LOOK)(reading.inbox)
 app.command("show", rich_help_panel=_LOOK)(reading.show)
 app.command("work-orders", rich_help_panel=_LOOK)(reading.work_orders)
-app.command("stats", rich_help_panel=_LOOK)(reading.stats)
+app.command("stats", rich_help_panel=_LOOK)(counting.stats)
 app.command("audit", rich_help_panel=_REPAIR)(ledger.audit)
 app.command("sweep", rich_help_panel=_REPAIR)(ledger.sweep)
 app.command("replay", rich_help_panel=_REPAIR)(ledger.replay)

@@ -1,10 +1,9 @@
-"""``inbox``, ``show``, ``work-orders`` and ``stats``: what looks and changes nothing."""
+"""``inbox``, ``show`` and ``work-orders``: what looks and changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,9 +11,8 @@ import typer
 from afterturn.backbone import Backbone
 from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
 from afterturn.cli.options import Db, Json, Limit, Profiled, Since, Until, flag_value, observed, read_time, settings_of
-from afterturn.cli.output import age, console, facts, moment, note, one_line, table, write_json
+from afterturn.cli.output import console, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
-from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Hit
@@ -252,55 +250,3 @@ def print_work_orders(orders: Sequence[WorkOrder]) -> None:
             for order in orders
         ],
     )
-
-
-def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
-    """Count what is in each stage, and how old the oldest is."""
-    found, now = asyncio.run(_stats(ctx, db))
-    if json_:
-        write_json(found)
-        return
-
-    def oldest(at: str | None) -> str | None:
-        return None if at is None else age(now - datetime.fromisoformat(at))
-
-    facts(
-        [
-            *((name, found[name]) for name in ("conversations", "messages", "turns", "stamps")),
-            ("open work orders", found["openWorkOrders"]),
-        ]
-    )
-    print()
-    stream, reactions = found["stream"], found["reactions"]
-    stream_oldest = oldest(stream["oldestAt"])
-    table(
-        ("STAGE", "COUNT", "OLDEST"),
-        [
-            ("stream, for every consumer", stream["main"], stream_oldest if stream["main"] else None),
-            ("stream, for one consumer", stream["direct"], None if stream["main"] else stream_oldest),
-            ("reactions that wait", reactions["waiting"], oldest(reactions["oldestAt"])),
-            ("reactions that failed", reactions["failed"], None),
-            ("answers, sends, calls", found["chores"], None),
-            ("dead letters", stream["dead"], None),
-        ],
-    )
-
-
-async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], datetime]:
-    async with observed(settings_of(ctx, db)) as backbone:
-        depth = await backbone.stream.depth()
-        oldest = await backbone.engine.oldest()
-        return {
-            **await backbone.store.counts(),
-            "stream": {
-                "main": depth.main,
-                "direct": depth.direct,
-                "dead": depth.dead,
-                "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
-            },
-            "reactions": {
-                "waiting": await backbone.engine.waiting(),
-                "failed": len(await backbone.store.failures(limit=1_000_000)),
-                "oldestAt": None if oldest is None else to_text(oldest),
-            },
-        }, backbone.clock()

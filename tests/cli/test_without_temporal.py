@@ -1,4 +1,4 @@
-"""Ctrl-C on a drain is Ctrl-C, whatever else is out of order."""
+"""Commands on a lane whose Temporal is gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.cli.command import interrupt, start
+from tests.cli.command import call, interrupt, start, turn
 from tests.emulator import access, emulator, session  # noqa: F401
 
 from afterturn.aws.names import Names
@@ -17,16 +17,16 @@ from afterturn.operations.provision import carry_out, plan_lane
 DEV = Names.of("dev")
 
 
-@pytest.fixture
-def lane(access: Access, session: Any) -> dict[str, str]:  # noqa: F811
-    """The variables of a lane that has everything but a Temporal that answers."""
+@pytest.fixture(autouse=True)
+def lane(access: Access, session: Any, _alone: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """A lane that has everything but a Temporal that answers."""
 
     async def provision() -> None:
         async with open_account(access, session=session) as account:
             await carry_out(account, DEV, await plan_lane(account, DEV))
 
     asyncio.run(provision())
-    return {
+    variables = {
         "AFTERTURN_PROFILE": "aws",
         "AFTERTURN_LANE": "dev",
         "AFTERTURN_AWS_ENDPOINT_URL": str(access.endpoint),
@@ -36,10 +36,25 @@ def lane(access: Access, session: Any) -> dict[str, str]:  # noqa: F811
         "AWS_ACCESS_KEY_ID": str(access.access_key),
         "AWS_SECRET_ACCESS_KEY": "test",
     }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
-def test_a_drain_that_is_stopped_while_temporal_is_gone_says_that_it_was_stopped(lane: dict[str, str]) -> None:
-    with start("drain", "--log-level", "info", env=lane) as process:
+def test_stats_say_what_they_can_while_temporal_is_gone() -> None:
+    """Whoever is on call asks just then."""
+    assert call("settle", stdin=turn()).code == 0
+    done = call("stats")
+    assert done.code == 4
+    shown = " ".join(done.out.split())
+    assert "reactions that wait does not answer" in shown
+    assert "stream, for every consumer 1" in shown
+    assert done.err.startswith("error: Temporal at 127.0.0.1:1 cannot be reached")
+    told = call("stats", "--json").json
+    assert (told["reactions"]["waiting"], told["stream"]["main"], told["conversations"]) == (None, 1, 1)
+
+
+def test_a_drain_that_is_stopped_while_temporal_is_gone_says_that_it_was_stopped() -> None:
+    with start("drain", "--log-level", "info") as process:
         assert process.stderr is not None
         while b"worker_paused" not in process.stderr.readline():
             assert process.poll() is None
