@@ -28,7 +28,7 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     ),
     sqlite3.SQLITE_CANTOPEN: (
         StoreReadOnly,
-        "cannot be opened; check that the folder exists and that file and folder may be written",
+        "cannot be opened; check that it is a file, that its folder exists, and that both may be written",
     ),
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, "is damaged; restore it from a backup"),
     sqlite3.SQLITE_NOTADB: (StoreDamaged, "is not a SQLite database; name another file with --db"),
