@@ -191,3 +191,11 @@ async def test_a_directory_that_changes_in_between_moves_nothing_and_counts_for_
         await desk.hear(mail_call(mime(name="n@tenants.example", Subject="Lift"), 2))
         houses = dict(desk.rows("SELECT id, property_id FROM conversations"))
     assert houses == {FIRST: "oak", "mail:n@tenants.example": "elm"}
+
+
+@pytest.mark.parametrize("typed", ["jo@bücher.example", "JO@Bücher.Example", "mailto:Jo@xn--bcher-kva.example"])
+async def test_an_operator_finds_mail_by_every_spelling(desk: Desk, typed: str) -> None:
+    await desk.hear(mail_call(mime(name="a@x.example", From="Jo <jo@bücher.example>")))
+    found = await desk.front.get("/search", params={"q": typed}, headers=LOGIN)
+    page = (await desk.front.get(found.headers["location"], headers=LOGIN)).text
+    assert "mail:a@x.example" in page

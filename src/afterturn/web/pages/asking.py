@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from afterturn.addresses import normalise
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import InboxQuery, Window
+from afterturn.mail.mailboxes import spelt
 from afterturn.model import UNASSIGNED, parse
 from afterturn.web.pages.texts import CHANNELS
 
@@ -105,7 +106,7 @@ def address_of_person(words: str, region: str | None = None) -> str | None:
     """A phone number or an e-mail address that was typed into the search box, spelt as conversations have it."""
     words = words.strip()
     if "@" in words and " " not in words:
-        return words.removeprefix("mailto:")
+        return spelt(words.removeprefix("mailto:"))
     return normalise(words, region) if _PHONE.match(words) else None
 
 
