@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import CHAT, THEIRS, Call, Desk, mail_call, mime, opened, said, sms, yes
+from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
+from tests.faults.channels_rig import Desk, opened, yes
 
 from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.funnel.sending.port import Outgoing, Sent

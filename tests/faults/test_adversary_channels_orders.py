@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.faults.channels_rig import (
+from tests.faults.channels_calls import (
     DESK,
     THEIRS,
     Call,
-    Desk,
     mail_call,
     mime,
-    opened,
     retell_call,
     said,
     sms,
@@ -29,6 +27,7 @@ from tests.faults.channels_rig import (
     twilio_voice,
     web_call,
 )
+from tests.faults.channels_rig import Desk, opened
 from tests.unit.funnel.channels import NOW
 from tests.unit.funnel.sending.test_telegram import GROUP, SUPERGROUP
 

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import (
+from tests.faults.channels_calls import (
     Call,
-    Desk,
     livekit_call,
     mail_call,
     mime,
-    opened,
     retell_call,
     said,
     sample_call,
@@ -24,8 +22,8 @@ from tests.faults.channels_rig import (
     twilio_voice,
     vapi_call,
     web_call,
-    yes,
 )
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW, SAMPLES, here
 from tests.unit.funnel.test_doors import TURNS
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_rig import Desk, opened, sample_call, yes
+from tests.faults.channels_calls import sample_call
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import SAMPLES, here, sample
 from tests.unit.funnel.test_doors import ELSEWHERE, TURNS
 from tests.unit.funnel.test_email_samples import EXPECTED as MAILS

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import DESK, ELM, LOGIN, Desk, graph_call, mail_call, mime, opened, yes
+from tests.faults.channels_calls import DESK, ELM, LOGIN, graph_call, mail_call, mime
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW
 
 from afterturn.funnel.directory import Directory

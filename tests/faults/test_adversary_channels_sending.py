@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import CHAT, LOGIN, OURS, THEIRS, Desk, mail_call, mime, opened, said, sms, yes
+from tests.faults.channels_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mime, said, sms
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.sending.rig import Fault, Told
 
 from afterturn.funnel.dispatching import DISPATCHED

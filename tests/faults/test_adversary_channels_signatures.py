@@ -9,14 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_rig import (
+from tests.faults.channels_calls import (
     Call,
-    Desk,
     graph_call,
     livekit_call,
     mail_call,
     mime,
-    opened,
     retell_call,
     said,
     sms,
@@ -25,6 +23,7 @@ from tests.faults.channels_rig import (
     vapi_call,
     web_call,
 )
+from tests.faults.channels_rig import Desk, opened
 from tests.unit.funnel.channels import NOW
 
 TURN = {

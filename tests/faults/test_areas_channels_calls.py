@@ -10,18 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import (
-    OURS,
-    THEIRS,
-    Call,
-    Desk,
-    livekit_call,
-    opened,
-    retell_call,
-    twilio_voice,
-    vapi_call,
-    yes,
-)
+from tests.faults.channels_calls import OURS, THEIRS, Call, livekit_call, retell_call, twilio_voice, vapi_call
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW
 
 from afterturn.clock import to_millis, to_text

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import Desk, mail_call, mime, opened, sns_call, yes
+from tests.faults.channels_calls import mail_call, mime, sns_call
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW
 
 from afterturn.funnel.intake import ABOUT

@@ -10,22 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import (
+from tests.faults.channels_calls import (
     CHAT,
     LOGIN,
     OURS,
     THEIRS,
     Call,
-    Desk,
-    opened,
     said,
     sms,
     status,
     telegram_call,
     twilio_call,
     twilio_signature,
-    yes,
 )
+from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW
 from tests.unit.funnel.sending.test_telegram import GROUP, SUPERGROUP
 
