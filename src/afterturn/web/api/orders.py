@@ -97,7 +97,7 @@ class Orders:
         keeps it, and the cursor holds a name of it.
         """
         name = secrets.token_urlsafe(18)
-        told: JsonValue = [after.rank, to_text(after.opened_at), after.order_id, repr(self.asked)]
+        told: JsonValue = [after.rank, to_text(after.opened_at), after.order_id]
         await self.store.note(_PLACES, name, told, kept=_PLACE_KEPT)
         return place_text((*self.asked, "kept"), name)
 
@@ -113,7 +113,7 @@ class Orders:
     async def _kept_place(self, cursor: str) -> OrderKey:
         (name,) = read_place(cursor, (*self.asked, "kept"), str)
         match (await self.store.noted(_PLACES, [str(name)])).get(str(name)):
-            case [int(rank), str(opened_at), str(order_id), str(asked)] if asked == repr(self.asked):
+            case [int(rank), str(opened_at), str(order_id)]:
                 return OrderKey(rank, from_text(opened_at), order_id)
             case _:
                 raise InvalidCursor(PROBLEM)
