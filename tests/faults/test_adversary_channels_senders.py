@@ -172,6 +172,47 @@ async def test_a_mail_in_two_mailboxes_of_outlook_is_one_and_answered_once(desk:
     assert len(desk.mailer.sent) == 1
 
 
+DISOWNED = (
+    "spf=softfail smtp.mailfrom=x.example; dkim=none;dmarc=fail action=none header.from=x;compauth=fail reason=000"
+)
+
+
+@pytest.mark.parametrize(
+    ("results", "believed"),
+    [
+        ([DISOWNED], False),
+        ([DISOWNED.replace("fail", "FAIL"), "mallory.example; dmarc=pass"], False),
+        ([DISOWNED.replace("compauth=fail", "compauth=pass")], True),
+        (["spf=pass; dmarc=pass action=none; compauth=pass", DISOWNED], True),
+        ([], True),
+    ],
+    ids=["disowned", "and says pass below", "known relay", "fine", "not told"],
+)
+async def test_in_outlook_nothing_is_ours_or_theirs_that_its_domain_disowns(
+    desk: Desk, results: list[str], believed: bool
+) -> None:
+    people = {"desk": DESK, "jo": "jo@tenants.example"}
+    for number, (sender, to) in enumerate((("jo", "desk"), ("desk", "jo"), ("jo", "desk"))):
+        resource = f"Users/{DESK}/Messages/AAMk{number}"
+        desk.mailbox[resource] = {
+            "id": f"AAMk{number}",
+            "internetMessageId": f"<m{number}@tenants.example>",
+            "conversationId": "AAQk1",
+            "body": {"contentType": "text", "content": f"Of {sender}"},
+            "from": {"emailAddress": {"address": people[sender]}},
+            "toRecipients": [{"emailAddress": {"address": people[to]}}],
+            "receivedDateTime": f"2026-06-01T11:59:0{number}Z",
+            "internetMessageHeaders": [{"name": "In-Reply-To", "value": "<m0@tenants.example>"}] * (number > 0)
+            + [{"name": "Authentication-Results", "value": value} for value in results if number > 0],
+        }
+        await desk.hear(graph_call(resource))
+        await desk.work(wait=timedelta(seconds=1))
+    found = await desk.backbone.store.messages("mail:graph-AAQk1")
+    ours = [one.text for one in found if one.direction == "outbound" and not one.text.startswith("Re:")]
+    assert ours == (["Of desk"] if believed else [])
+    assert len(desk.mailer.sent) == (2 if believed else 1)
+
+
 async def test_a_blind_copy_is_for_the_mailbox_that_it_came_to(desk: Desk) -> None:
     raw = mime(name="a@x.example", To="friend@x.example")
     await desk.hear(mail_call(raw, to=[ELM]))

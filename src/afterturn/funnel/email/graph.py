@@ -26,6 +26,7 @@ from .message import Receipt, Written, arrived, received_time
 MAX_BODY_BYTES = 2 * 2**20
 MAX_TOKEN_CHARS = 4096
 MAX_HEADERS = 10_000
+MAX_RESULTS_CHARS = 4_000
 MAX_RECIPIENTS = 500
 MAX_FILES = 500
 MAX_HTML_CHARS = 4_000_000
@@ -38,6 +39,7 @@ SELECT = (
 EXPAND = "attachments($select=id,name,contentType)"
 
 _RESOURCE = re.compile(r"(?:users|me|groups)(?:\([^()/?#%\\\s]{1,300}\))?(?:/[^/?#%\\\s]{1,600}){1,6}", re.I)
+_DMARC_FAILED = re.compile(r"(?<![\w.-])dmarc=fail\b")
 _LIFECYCLE = {
     "reauthorizationRequired": "reauthorize",
     "subscriptionRemoved": "recreate",
@@ -86,6 +88,7 @@ def fetched(
         own=frozenset(own),
         # With neither a name nor content there is only the id that it has in this folder.
         mail_id=None if mail.sender or mail.text else f"graph-{fact(message['id'])}",
+        extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
     )
     found = arrived(mail, receipt)
     if found.hush is Hush.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
@@ -191,6 +194,17 @@ def _headers(listed: object) -> MailMessage:
         if name.lower() in _READ_HEADERS or name.lower() == "date":
             mail[name] = value
     return mail
+
+
+def _is_disowned(listed: object) -> bool:
+    """Whether the sender's domain disowns a mail, as Exchange found. It writes that on top; below may stand what the
+    sender has written.
+    """
+    for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
+        if cleaned(field(item, "name")).lower() == "authentication-results":
+            found = cleaned(field(item, "value"))[:MAX_RESULTS_CHARS].lower()
+            return bool(_DMARC_FAILED.search(found)) and "compauth=pass" not in found
+    return False
 
 
 def _said_at(sent: str) -> datetime | None:
