@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from afterturn.cli.options import Db, Json, Limit, Profiled, known, observed, settings_of
 from afterturn.cli.output import age, count, note, table, write_json
 from afterturn.clock import to_text
+from afterturn.config import as_written
 from afterturn.errors import InvalidInput, NotFound
 from afterturn.store.port import ConsumerState, Failure
 
@@ -31,7 +33,13 @@ def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
     table(
         ("CONSUMER", "STATE", "REGISTERED", "MAX WAIT", "FAILED"),
         [
-            (row["name"], row["state"], row["registeredAt"], f"{row['maxWaitSeconds']:g}s", row["failed"])
+            (
+                row["name"],
+                row["state"],
+                datetime.fromisoformat(row["registeredAt"]),
+                as_written(timedelta(seconds=row["maxWaitSeconds"])),
+                row["failed"],
+            )
             for row in rows
         ],
     )

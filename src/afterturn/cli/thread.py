@@ -70,26 +70,35 @@ def print_thread(
         [(turn.occurred_at, turn.recorded_at, turn.last_seq, turn.flush_mode.value, turn.emitter) for turn in turns],
     )
     _section("Reactions")
-    table(
-        ("CONSUMER", "STATE", "THROUGH", "ERROR", "STAMP"),
-        [
-            (
-                name,
-                state.value,
-                None if stamp is None else stamp.through,
-                None if stamp is None else stamp.error,
-                summary(row.stamp(name)),
-            )
-            for name, state in row.states.items()
-            for stamp in [conversation.reactions.get(name)]
-        ],
-    )
+    _print_reactions(row)
     if orders:
         _section(f"Work orders ({len(orders):,})")
         table(
             ("URGENCY", "CATEGORY", "OPENED", "STATUS", "ID"),
             [(one.urgency.value, one.category, one.opened_at, one.status.value, one.id) for one in orders],
         )
+
+
+def _print_reactions(row: Row) -> None:
+    lines = [
+        (
+            name,
+            state.value,
+            None if stamp is None else stamp.through,
+            None if stamp is None else stamp.error,
+            summary(row.stamp(name)),
+        )
+        for name, state in row.states.items()
+        for stamp in [row.conversation.reactions.get(name)]
+    ]
+    columns = ("CONSUMER", "STATE", "THROUGH", "ERROR", "STAMP")
+    if console().is_terminal:
+        # Beside the rest a stamp would be folded into a narrow column.
+        table(columns[:-1], [line[:-1] for line in lines])
+        _section("Stamps")
+        table(("CONSUMER", "STAMP"), [(line[0], line[-1]) for line in lines])
+    else:
+        table(columns, lines)
 
 
 def summary(stamp: Mapping[str, Any]) -> str:
