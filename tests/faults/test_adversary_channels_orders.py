@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.faults.channels_calls import (
     DESK,
@@ -32,6 +32,9 @@ from tests.unit.funnel.channels import NOW
 from tests.unit.funnel.sending.test_telegram import GROUP, SUPERGROUP
 
 from afterturn.funnel.responder import Asked
+
+EXAMPLES = 6 if settings().derandomize else 300
+"""Each is a store of its own; AFTERTURN_TEST_EXAMPLES=search asks for more."""
 
 SECOND = timedelta(seconds=1)
 CHAT = 279058397
@@ -113,7 +116,7 @@ async def check_people(drawn: tuple[Sequence[str], Sequence[int]], folder: Path)
         assert Counter(event["eventId"] for event in desk.events()).most_common(1)[0][1] == 1
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(drawn=deliveries)
 def test_whatever_comes_in_whatever_order_ends_the_same(drawn: tuple[Sequence[str], Sequence[int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -154,7 +157,7 @@ async def check_machine(drawn: tuple[Sequence[str], Sequence[int]], folder: Path
         assert desk.rows("SELECT count(*) FROM chores WHERE done = 0") == [(0,)]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(drawn=deliveries)
 def test_and_each_is_seen_by_who_answers_and_none_is_answered_twice(drawn: tuple[Sequence[str], Sequence[int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

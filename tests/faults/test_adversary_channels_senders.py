@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.faults.channels_calls import DESK, ELM, LOGIN, graph_call, mail_call, mime
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.funnel.channels import NOW
 
 from afterturn.funnel.directory import Directory
-from afterturn.mail.mailboxes import MAX_CHARS, mailboxes
+from afterturn.mail.mailboxes import MAX_CHARS, mailboxes, spelt
 
 FIRST = "mail:m0@tenants.example"
 
@@ -99,6 +101,26 @@ async def test_nobody_else_is_taken_for_the_sender(desk: Desk, written: str) -> 
 def test_a_header_without_end_is_read_in_one_go(piece: str, size: int) -> None:
     """Where it took the square of it, this test would not end."""
     assert mailboxes(piece * (size // len(piece)))[:1] in ([], ["a@a"])
+
+
+odd = st.text(alphabet='ab@<>()",;:\\ .=?[]üß\r\n\t\ud800', max_size=60)
+
+
+@given(header=odd | st.text(max_size=60))
+def test_whatever_stands_in_a_header_its_addresses_are_spelt_and_stay_so(header: str) -> None:
+    for address in mailboxes(header):
+        assert "@" in address
+        assert spelt(address) == address
+        assert mailboxes(address) == mailboxes(f"Somebody <{address}>") == [address]
+
+
+names = st.text(alphabet="ab @<>(),;:.ü", max_size=20).map(lambda name: f'"{name}"')
+
+
+@given(given_names=st.lists(names, min_size=1, max_size=5), comment=st.text(alphabet="ab @<>,;.ü", max_size=9))
+def test_names_and_comments_are_never_addresses(given_names: list[str], comment: str) -> None:
+    written = [f"{name} ({comment}) <p{number}@x.example>" for number, name in enumerate(given_names)]
+    assert mailboxes(", ".join(written)) == [f"p{number}@x.example" for number in range(len(written))]
 
 
 async def test_a_domain_in_any_script_is_one_and_found_in_the_directory(desk: Desk) -> None:

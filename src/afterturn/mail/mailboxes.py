@@ -44,7 +44,7 @@ def spelt(address: str) -> str:
     local, at, domain = address.strip().rpartition("@")
     if not at:
         return address.strip().lower()
-    domain = domain.removesuffix(".").lower()
+    domain = domain.rstrip(".").lower()
     if not domain.isascii():
         with contextlib.suppress(UnicodeError):  # no domain that anybody can look up
             domain = domain.encode("idna").decode()
