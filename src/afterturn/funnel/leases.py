@@ -33,12 +33,15 @@ class Leases:
         self._name = name
 
     async def take(self, key: str, span: timedelta) -> Lease | None:
-        """For at most ``span``; None where somebody has it."""
+        """For at most ``span``; None where somebody has it.
+
+        Nobody has it for long: one that ends beyond twice that time was taken while a clock was ahead.
+        """
         found = (await self._keeper.noted(self._name, [key])).get(key)
         known = found if isinstance(found, dict) else {}
         now = self._clock()
         until = known.get("until")
-        if until is not None and from_text(str(until)) > now:
+        if until is not None and now < from_text(str(until)) <= now + 2 * span:
             return None
         before = known.get("rank")
         rank = before + 1 if isinstance(before, int) else 1

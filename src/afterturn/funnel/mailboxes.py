@@ -93,7 +93,7 @@ def to_do(known: Known | None, wishes: Mapping[str, str], door: str, now: dateti
     is_over = known.expires is None or known.expires <= now
     subscribe = known.subscription is None or known.door != door or is_over or "recreate" in open_
     ends_soon = known.expires is not None and known.expires - now < RENEW_BELOW
-    is_due = known.looked is None or now - known.looked >= LOOK_THROUGH_EVERY
+    is_due = known.looked is None or abs(now - known.looked) >= LOOK_THROUGH_EVERY
     return ToDo(
         subscribe=subscribe,
         renew=not subscribe and (ends_soon or "reauthorize" in open_),

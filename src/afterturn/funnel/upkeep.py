@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from pydantic import JsonValue
+
 from afterturn import telemetry
 from afterturn.addresses import digest
-from afterturn.clock import Clock
+from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import StoreError
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
 from afterturn.funnel.email.graph import EXPAND, SELECT
@@ -26,13 +28,18 @@ from afterturn.store.port import Keeper
 
 KEEPING = "graph-keeping"
 TAKEN = "graph-taken"
-"""Notes: who cares for a mailbox now; which mail of it was fetched by looking through it."""
+MISSING = "graph-missing"
+"""Notes: who cares for a mailbox now; which mail of it was fetched by looking through it; since when another cannot be.
+"""
 
 LEASE = timedelta(minutes=10)
 GIVE_UP_AFTER = timedelta(days=3)
-"""A mail that cannot be fetched for so long is looked for no more."""
+"""A mail that was tried for so long, in vain, is looked for no more."""
+SLACK = timedelta(days=1)
+"""Times of mail are Graph's. By so much our clock may be ahead of it for a while, and no mail is passed over."""
 
 _TAKEN_KEPT = GIVE_UP_AFTER + timedelta(days=1)
+_MISSING_KEPT = 2 * GIVE_UP_AFTER
 _IN_A_ROW = 20
 """After so many failures one after the other it is not the mail that is sick."""
 _OF_ALL = frozenset({Reason.UNREACHABLE, Reason.THROTTLED, Reason.CONFIGURATION})
@@ -128,13 +135,15 @@ class GraphUpkeep:
 
     async def _looked_through(self, mailbox: str, known: Known) -> Known:
         """Take in what came since it was looked through last. How far that is is saved page by page."""
-        begun, since, missing = self._clock(), known.seen - OVERLAP, None
+        begun, missing = self._clock(), None
+        since = min(known.seen, begun) - OVERLAP
         while True:
             page = await self._graph.received(mailbox, since)
             failed = await self._all_taken(mailbox, page.mails)
             missing = min(filter(None, (missing, failed)), default=None)
             if not page.mails or not page.more:
-                return replace(known, seen=missing or begun, looked=begun)
+                newest = max([known.seen, *(one.at for one in page.mails)])
+                return replace(known, seen=missing or max(min(newest, begun), begun - SLACK), looked=begun)
             newest = page.mails[-1].at
             if missing is None:
                 known = replace(known, seen=max(known.seen, newest))
@@ -147,12 +156,12 @@ class GraphUpkeep:
     async def _all_taken(self, mailbox: str, mails: Sequence[Received]) -> datetime | None:
         """When the oldest one came that could not be had, and may still be. Raises what no other mail will escape."""
         keys = {digest(mailbox, one.id): one for one in mails if not one.is_draft}
-        taken = await self._keeper.noted(TAKEN, list(keys))
-        told = await self._keeper.noted(THREAD, [one.name for one in keys.values() if one.name])
+        names = [one.name for one in keys.values() if one.name]
+        known = await self._keeper.notes({TAKEN: list(keys), MISSING: list(keys), THREAD: names})
         missing: list[datetime] = []
         in_a_row = 0
         for key, one in keys.items():
-            if key in taken:
+            if key in known[TAKEN]:
                 continue
             try:
                 await self._one_taken(mailbox, one)
@@ -160,13 +169,17 @@ class GraphUpkeep:
             except StoreError:
                 raise
             except Exception as error:
-                in_a_row += 1
-                if in_a_row == _IN_A_ROW or (isinstance(error, TryLater) and error.reason in _OF_ALL):
+                if isinstance(error, TryLater) and error.reason in _OF_ALL:
                     raise
-                missing += self._missing(one, error)
+                if self._is_given_up(await self._tried_since(key, known[MISSING].get(key)), error):
+                    continue
+                in_a_row += 1
+                if in_a_row == _IN_A_ROW:
+                    raise
+                missing.append(one.at)
             else:
                 await self._keeper.note(TAKEN, key, None, kept=_TAKEN_KEPT)
-                if one.name and one.name not in told:
+                if one.name and one.name not in known[THREAD]:
                     telemetry.mail_found.inc()
         return min(missing, default=None)
 
@@ -174,15 +187,23 @@ class GraphUpkeep:
         resource = f"users/{mailbox}/messages/{one.id}"
         await self._take(Fetch("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock())
 
-    def _missing(self, one: Received, error: Exception) -> list[datetime]:
-        is_over = self._clock() - one.at > GIVE_UP_AFTER
+    async def _tried_since(self, key: str, noted: JsonValue) -> datetime:
+        """When a mail could not be had first, however old it was by then: an outage of ours uses up no tries."""
+        now = self._clock()
+        if noted is not None:
+            return from_text(str(noted))
+        await self._keeper.note(MISSING, key, to_text(now), kept=_MISSING_KEPT)
+        return now
+
+    def _is_given_up(self, since: datetime, error: Exception) -> bool:
+        is_over = self._clock() - since > GIVE_UP_AFTER
         telemetry.log(
             "mail_given_up" if is_over else "mail_missing",
             level=logging.ERROR if is_over else logging.WARNING,
             stage="graph",
             error=_reason(error),
         )
-        return [] if is_over else [one.at]
+        return is_over
 
     async def _tried(self, mailbox: str, part: str, work: Awaitable[Known]) -> Known | None:
         """None where it failed, and is tried again later. Raises StoreError."""
@@ -209,8 +230,8 @@ class GraphUpkeep:
         return found
 
     def _may(self, mailbox: str, part: str) -> bool:
-        failed = self._failures.get((mailbox, part))
-        return failed is None or failed[1] <= self._clock()
+        _, until = self._failures.get((mailbox, part), (0, self._clock()))
+        return not timedelta(0) < until - self._clock() <= timedelta(seconds=_PAUSES[-1])  # else our clock went back
 
 
 def _reason(error: Exception) -> str:

@@ -28,7 +28,7 @@ from afterturn.testing import ManualClock
 HOOK = "https://hooks.example.com/hooks/graph"
 STATE = "state-of-ours"
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 USER = "7f180cbb-a5ae-457c-b7e8-6f5b42ba33e7"
 LONGEST = timedelta(minutes=4230)
 """The lower of Graph's limits for mail."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.funnel.exchange import HOUR, MINUTE, NOW, Office, clock, created, exchange, house, mail_found
+from tests.unit.funnel.exchange import DAY, HOUR, MINUTE, NOW, Office, clock, created, exchange, house, mail_found
 from tests.unit.funnel.sending.outlook import MAILBOX
 
 __all__ = ["clock", "exchange", "house"]
@@ -101,3 +101,39 @@ async def test_a_mail_that_can_never_be_had_is_given_up_loudly(house: Office, ca
     caplog.clear()
     await house.keep(HOUR)
     assert not caplog.records
+
+
+async def test_mail_that_came_before_a_long_outage_of_ours_is_tried_as_long_as_any(house: Office) -> None:
+    await house.keep()
+    house.exchange.deliver(1, NOW + HOUR)
+    house.exchange.sick = {"AAMk1="}
+    await house.keep(4 * DAY)
+    house.exchange.sick = set()
+    await house.keep(HOUR)
+    assert await house.texts() == ["I am mail 1."]
+
+
+async def test_however_many_mails_in_a_row_can_never_be_had_others_come_in_some_day(house: Office) -> None:
+    await house.keep()
+    for number in range(1, 22):
+        house.exchange.deliver(number, NOW + MINUTE * number)
+    house.exchange.sick = {f"AAMk{number}=" for number in range(1, 21)}
+    for _ in range(80):
+        await house.keep(HOUR)
+    assert await house.texts() == ["I am mail 21."]
+
+
+@pytest.mark.parametrize("ahead", [5 * HOUR, 300 * DAY])
+async def test_a_clock_of_ours_that_was_ahead_for_a_while_stops_no_looking(house: Office, ahead: timedelta) -> None:
+    """What comes meanwhile is found where the clock was ahead by less than a day, what comes later in any case."""
+    await house.keep()
+    house.clock.advance(ahead)
+    await house.keep()
+    house.exchange.deliver(1, NOW + MINUTE)
+    house.exchange.mailboxes.clear()
+    await house.keep(HOUR)
+    house.clock.advance(-ahead)
+    house.exchange.mailboxes.add(MAILBOX)
+    house.exchange.deliver(2, NOW + HOUR)
+    await house.keep(16 * MINUTE)
+    assert await house.texts() == (["I am mail 1.", "I am mail 2."] if ahead < DAY else ["I am mail 2."])
