@@ -44,7 +44,6 @@ from afterturn.funnel.sending.twilio import TwilioSender
 from afterturn.funnel.upkeep import GraphUpkeep
 from afterturn.mail.mailboxes import spelt
 from afterturn.model import Channel
-from afterturn.store.port import Keeper
 
 MAX_CLIENT_STATE = 128
 
@@ -149,7 +148,7 @@ def _graph_fetching(graph: GraphAccess, own: frozenset[str], mailboxes: Mailboxe
     return GraphFetching(graph, own=own, accounts={one: one for one in mailboxes.names}, mailbox_of=mailboxes.of)
 
 
-def _mailboxes(settings: Settings, store: Keeper, clock: Clock) -> Mailboxes | None:
+def _mailboxes(settings: Settings, store: Everything, clock: Clock) -> Mailboxes | None:
     """Those to subscribe to. Raises ConfigError for one that is none, and where something is missing for it."""
     if not settings.graph_mailboxes:
         return None
