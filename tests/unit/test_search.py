@@ -125,6 +125,18 @@ async def test_a_beginning_of_very_many_words_hides_none(desk: Desk) -> None:
     assert len(await desk.found("key a")) == len(await desk.found("a")) == LIMITS.terms + 5
 
 
+async def test_a_word_without_end_keeps_the_index_from_nobody(desk: Desk) -> None:
+    """FTS5 cuts it, within a character, and what it has of it then is no text."""
+    await desk.say("c1", "x" + "я" * 20_000)
+    await desk.say("c2", "xя", now=1)
+    await desk.index()
+    for typed, names in (("xя", ["c2", "c1"]), ("x" + "я" * 9, ["c1"]), ("x", ["c2", "c1"])):
+        looked_for = wanted(typed)
+        assert looked_for is not None
+        assert set(await desk.search.places(looked_for) or ()) == set(names)
+        assert await desk.found(typed) == names
+
+
 async def test_a_long_conversation_is_found_by_each_of_its_messages(desk: Desk) -> None:
     for start in range(0, 150, 30):
         await desk.say("long", *(f"word{number} said" for number in range(start, start + 30)), now=start)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.inbox.search import SNIPPET_CHARS, snippet
+from afterturn.store import words
 from afterturn.store.words import spelling, tokens, wanted
 
 TEXTS = st.text(
@@ -119,6 +121,31 @@ def test_what_is_found_is_marked_and_what_is_marked_is_in_the_text(words: str, t
     assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
     if looked_for.found_in(text):
         assert spans
+
+
+@given(PHRASES, PHRASES, st.integers(1, 8))
+def test_who_shows_a_part_is_told_of_that_part_alone(words: str, text: str, within: int) -> None:
+    looked_for = wanted(words)
+    if looked_for is None:
+        return
+    spans, near = looked_for.spans(text), looked_for.spans(text, within=within)
+    assert [start for start, _ in near] == [start for start, _ in spans if start < spans[0][0] + within]
+
+
+def test_a_snippet_of_a_long_message_takes_apart_no_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for = wanted("heat is broken")
+    assert looked_for is not None
+    taken: list[object] = []
+
+    def placed(text: str) -> Iterator[tuple[str, int, int]]:
+        for one in whole(text):
+            taken.append(one)
+            yield one
+
+    whole = words._placed
+    monkeypatch.setattr(words, "_placed", placed)
+    assert looked_for.spans("é The heat is broken. " * 10_000, within=SNIPPET_CHARS)
+    assert len(taken) < SNIPPET_CHARS
 
 
 @given(st.text(max_size=400), st.integers(0, 400), st.integers(1, 20))

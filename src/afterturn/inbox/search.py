@@ -72,7 +72,8 @@ class Words:
         looked = await self.searcher.look(places, self.wanted, limit=max(self.left, 0))
         self.left -= looked.read
         for name, message in looked.found.items():
-            self.hits[name] = Hit(message, snippet(message.text, self.wanted.spans(message.text)))
+            spans = self.wanted.spans(message.text, within=SNIPPET_CHARS)
+            self.hits[name] = Hit(message, snippet(message.text, spans))
         return looked.unread
 
     def reader(self, store: Recency) -> Recency:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 MAX_WORDS_CHARS = 200
 
@@ -93,6 +95,14 @@ class Needle:
         """The part of a spelling that it is."""
         return f" {' '.join(self.tokens)}{'' if self.open_end else ' '}"
 
+    def fits(self, placed: Sequence[tuple[str, int, int]]) -> bool:
+        """Whether these tokens of a text begin with it."""
+        *head, last = self.tokens
+        if len(placed) <= len(head) or any(placed[step][0] != token for step, token in enumerate(head)):
+            return False
+        token = placed[len(head)][0]
+        return token.startswith(last) if self.open_end else token == last
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -118,21 +128,38 @@ class Wanted:
         """Beginnings of tokens that such a message has."""
         return frozenset(one.tokens[-1] for one in self.needles if one.open_end)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where they are in a text, from and to, in order, none within another."""
-        placed = list(_placed(text))
+    def spans(self, text: str, *, within: int | None = None) -> list[tuple[int, int]]:
+        """Where they are in a text, from and to, in order, none within another.
+
+        ``within``: only those that begin within so many characters of the first; the text is read no further.
+        """
+        placed = _placed(text)
+        ahead = deque(islice(placed, max(len(needle.tokens) for needle in self.needles)))
         found: list[tuple[int, int]] = []
-        for needle in self.needles:
-            length = len(needle.tokens)
-            for place in range(len(placed) - length + 1):
-                if needle.open_end:
-                    *head, last = needle.tokens
-                    fits = placed[place + length - 1][0].startswith(last)
-                else:
-                    head, fits = list(needle.tokens), True
-                if fits and all(placed[place + step][0] == token for step, token in enumerate(head)):
-                    found.append((placed[place][1], placed[place + length - 1][2]))
+        while ahead:
+            token, start, _ = ahead[0]
+            if found and within is not None and start - found[0][0] >= within:
+                break
+            for needle in (*self._by_first.get(token, ()), *self._beginnings):
+                if needle.fits(ahead):
+                    found.append((start, ahead[len(needle.tokens) - 1][2]))
+            ahead.popleft()
+            ahead.extend(islice(placed, 1))
         return _united(found)
+
+    @cached_property
+    def _beginnings(self) -> tuple[Needle, ...]:
+        """Those that any token may begin with."""
+        return tuple(one for one in self.needles if one.open_end and len(one.tokens) == 1)
+
+    @cached_property
+    def _by_first(self) -> dict[str, list[Needle]]:
+        """The others, by their first token: a text is gone through once, however many are looked for."""
+        found: dict[str, list[Needle]] = {}
+        for one in self.needles:
+            if one not in self._beginnings:
+                found.setdefault(one.tokens[0], []).append(one)
+        return found
 
 
 def wanted(words: str) -> Wanted | None:

@@ -29,6 +29,8 @@ BLOCK = 64
 _EDITS_AT_ONCE = 50
 LONG_CHARS = 2_000
 """A message counts once more for each of these."""
+_LONGEST_WORD = 4_000
+"""Longer than what anybody can ask for; FTS5 cuts words at 32,768 bytes, within a character if need be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ def _is_there(connection: sqlite3.Connection) -> bool:
 
 def _for_index(text: str) -> str:
     """What the tokenizer cuts into the words that we mean; it does itself what ASCII needs."""
-    return text if text.isascii() else " ".join(tokens(text))
+    return text if text.isascii() else " ".join(word[:_LONGEST_WORD] for word in tokens(text))
 
 
 class _Blocks:
