@@ -104,7 +104,12 @@ async def test_f19_a_text_of_any_characters_comes_back_and_its_event_goes_out(ri
     async with rig.client("desk") as client:
         found = (await client.get(f"{INBOX}/{conversation}/messages")).json()["messages"]
         page = await client.get(f"/conversations/{conversation}")
+        by_word = await client.get(INBOX, params={"words": "b", "window": "all"})
     assert found[-1]["text"] == KEPT
+    if by_word.status_code == 422:  # words are looked for in a file alone
+        assert "embedded profile" in by_word.text
+    else:
+        assert ids(by_word) == [conversation]
     assert (page.status_code, KEPT in page.text) == (200, True)
     taken = await rig.backbone.stream.receive(Queue.MAIN, limit=10, visibility=timedelta(minutes=1))
     assert json.loads(taken[-1].body)["conversationId"] == conversation
