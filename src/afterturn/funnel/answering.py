@@ -144,8 +144,19 @@ class Answering:
                     await self._leases.give_back(lease)
 
     async def _each(self, chores: Sequence[TakenChore], asking: Sequence[TakenChore]) -> None:
+        """``asking``: those of them where somebody is asked; the answer to the newest is one to all.
+
+        Not so where it was given before: then it has not seen what came in since, whose chores may come first.
+        """
         for one in chores:
-            await (self._finish(one) if one in asking[:-1] else self._do(one))
+            if one not in asking:
+                await self._do(one)
+        left = sorted(asking, key=lambda one: one.due_at)
+        while left:
+            if not await self._do(left.pop()):
+                break
+        for one in left:
+            await self._finish(one)
 
     async def _only_here(self, conversation_id: str) -> Lease | None:
         """The right to be the only process that asks about a conversation; None where another one has it."""
@@ -162,15 +173,21 @@ class Answering:
             with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
                 await self._keeper.put_off_chore(one, until=self._clock() + pause)
 
-    async def _do(self, chore: TakenChore) -> None:
+    async def _do(self, chore: TakenChore) -> bool:
+        """Whether it was done before."""
+        before = False
         try:
             if self._responder is None and chore.kind == ANSWER and not _is_nobody(chore):
                 raise NobodyHere
-            await (self._finish_call(chore) if chore.kind == FINISH_CALL else self._answer(chore))
+            if chore.kind == FINISH_CALL:
+                await self._finish_call(chore)
+            else:
+                before = await self._answer(chore)
         except Exception as error:
             await self._failed(chore, error)
         else:
             await self._finish(chore)
+        return before
 
     async def _finish(self, chore: TakenChore) -> None:
         try:
@@ -202,10 +219,11 @@ class Answering:
         except Exception:  # it comes again when the lease ends
             telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
 
-    async def _answer(self, chore: TakenChore) -> None:
+    async def _answer(self, chore: TakenChore) -> bool:
+        """Whether that was done before."""
         conversation = await self._conversation(chore)
         if conversation is None:
-            return
+            return False
         noted = await self._keeper.noted(ROUTE, [conversation.id])
         route = noted.get(conversation.id)
         album = isinstance(chore.value, dict) and bool(chore.value.get("album"))
@@ -223,7 +241,7 @@ class Answering:
             noted = await self._keeper.noted(ANSWERED, [conversation.id])
             before = Answered.read(noted.get(conversation.id))
             if before.covers(chore) or any(one.id == name for one in messages):
-                return
+                return True
             if held_until(before.times, self._clock(), [self._cap]) is None:
                 asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
@@ -234,7 +252,7 @@ class Answering:
                 await self._leave_to_people(chore, conversation)
         if not text:
             await self._writes.settle(_without_answer(conversation, chore))
-            return
+            return False
         reply = Message(
             id=name,
             direction=Direction.OUTBOUND,
@@ -248,6 +266,7 @@ class Answering:
             if conversation.channel in SENT_ON
             else (),
         )
+        return False
 
     async def _conversation(self, chore: TakenChore) -> Conversation | None:
         """Where it goes on by now: a group may have moved while the chore waited."""
