@@ -86,14 +86,19 @@ def _tokens(header: str) -> Iterator[str]:
 def _mailbox(entry: list[str]) -> str | None:
     bracketed = [token[1:-1] for token in entry if token.startswith("<") and token.endswith(">")]
     if bracketed:
-        whole = (_ADDRESS.fullmatch(_joined(_ROUTE.sub("", one.strip(), count=1))) for one in bracketed)
-        return next((spelt(one[0]) for one in whole if one), None)
+        return next(filter(None, (_address(_ROUTE.sub("", one.strip(), count=1)) for one in bracketed)), None)
     text = _joined("".join(entry))
     # What stands before a colon is the name of a group.
-    if one := _ADDRESS.fullmatch(text) or _ADDRESS.fullmatch(text.rpartition(":")[2].strip()):
-        return spelt(one[0])
+    if one := _address(text) or _address(text.rpartition(":")[2]):
+        return one
     words = (word for token in entry if not token.startswith('"') for word in _APART.split(_joined(token)))
-    return next((spelt(word) for word in words if _ADDRESS.fullmatch(word)), None)
+    return next(filter(None, map(_address, words)), None)
+
+
+def _address(text: str) -> str | None:
+    text = _joined(text)
+    address = spelt(text) if _ADDRESS.fullmatch(text) else ""
+    return address if _ADDRESS.fullmatch(address) else None  # a domain of dots alone leaves none
 
 
 def _joined(text: str) -> str:
