@@ -120,6 +120,26 @@ def test_a_page_that_is_cut_off_says_so(browser: Browser, server: Served, path: 
         seen.errors.clear()  # the browser says so, too
 
 
+@pytest.mark.parametrize("end", ["server", "session"])
+def test_operations_that_are_cut_off_say_so(browser: Browser, server: Served, end: str) -> None:
+    with visit(browser, server) as seen:
+        page = seen.page
+        page.clock.install()
+        seen.go("/operations")
+        said = page.locator(".offline")
+        page.clock.run_for(11_000)
+        expect(said).to_be_empty()
+        if end == "server":
+            with page.expect_event("requestfailed"):
+                server.stop()
+                page.clock.run_for(11_000)
+        else:
+            page.context.clear_cookies()
+            page.clock.run_for(11_000)
+        expect(said).to_have_text("Not renewed: what you see may be old. Reload")
+        seen.errors.clear()  # the browser says so, too
+
+
 def test_a_session_that_ended_is_said_on_the_open_page(seen: Visit) -> None:
     def log_out(site: Site, cookie: str) -> None:
         site.access.log_out({"cookie": f"afterturn_session={cookie}"})

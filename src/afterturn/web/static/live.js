@@ -11,7 +11,7 @@ export async function fetched(address) {
 }
 
 // Says that what is shown may be old. It stands over the page, so that it moves nothing.
-function note() {
+export function note() {
   const said = document.createElement("p");
   said.className = "offline";
   said.setAttribute("role", "status");

@@ -1,16 +1,16 @@
 // Keeps the numbers of the stages fresh while somebody looks. Tables stay, so that no button moves under a hand; where
 // they are no longer true, the page says so.
 
-import { fetched } from "./live.js";
+import { fetched, note } from "./live.js";
 
 const stages = document.getElementById("stages");
 const bar = document.querySelector(".arrivals a");
+const offline = note();
 const listed = () => [...stages.querySelectorAll("[data-stage=failed] .number, [data-stage=dead] .number")]
   .map((one) => one.textContent).join();
 const first = listed();
 
 async function renew() {
-  if (document.hidden) return;
   const fresh = await fetched(`/operations/stages${location.search}`);
   stages.replaceChildren(...fresh.body.childNodes);
   const changed = listed() !== first;
@@ -18,4 +18,6 @@ async function renew() {
   bar.querySelector("span").textContent = changed ? "The lists have changed: reload" : "";
 }
 
-setInterval(() => renew().catch(() => {}), 10000);
+setInterval(() => {
+  if (!document.hidden) renew().then(offline.clear, () => offline.tell("Not renewed: what you see may be old."));
+}, 10000);
