@@ -34,6 +34,7 @@ from afterturn.funnel.directory import Directory
 from afterturn.funnel.moving import carry, decide
 from afterturn.funnel.names import remember_name
 from afterturn.funnel.placing import place_of
+from afterturn.funnel.records import message_of, meta_of
 from afterturn.funnel.threads import (
     MOVED,
     THREAD,
@@ -45,14 +46,12 @@ from afterturn.funnel.threads import (
     remember_thread,
 )
 from afterturn.model import (
-    MAX_MESSAGE_BYTES,
     MAX_TURN_MESSAGES,
     Channel,
     ConversationMeta,
     Direction,
     FlushMode,
     Message,
-    Role,
     Turn,
 )
 from afterturn.store.port import Chore, Keeper
@@ -177,7 +176,7 @@ class Intake:
         message = message_of(one)
         again = seen is not None or any(name in known[THREAD] for name in names)
         await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender), again=again)
-        meta = _meta(conversation_id, one.channel, property_id, people)
+        meta = meta_of(conversation_id, one.channel, property_id, people)
         asked = self._answering and message.direction is Direction.INBOUND and one.hush is None
         if asked or one.album is not None:
             await self._waiting(one, meta, message, nobody=not asked)
@@ -289,7 +288,7 @@ class Intake:
         if known[MOVED]:
             conversation_id = await moved_to(self._store, conversation_id)
         property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
-        meta = _meta(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
+        meta = meta_of(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
         messages = [
             Message(
                 id=legal_id("", said.provider_id),
@@ -348,41 +347,6 @@ def _key(one: Arrived) -> str:
     return legal_id(f"{one.channel}:", one.provider_id)
 
 
-def _meta(
-    conversation_id: str, channel: Channel, property_id: str | None, participants: Sequence[str]
-) -> ConversationMeta:
-    everyone = tuple(dict.fromkeys(legal_id("", one) for one in participants if _is_somebody(one)))
-    return ConversationMeta(id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100])
-
-
-def message_of(one: Arrived) -> Message:
-    """The record of a message: ours where the channel says that we sent it."""
-    outbound = one.extra.get("direction") == "outbound"
-    provider_id = legal_id("", one.provider_id)
-    return Message(
-        id=provider_id,
-        direction=Direction.OUTBOUND if outbound else Direction.INBOUND,
-        role=Role.AGENT if outbound else Role.CUSTOMER,
-        text=one.text,
-        at=one.at,
-        provider_id=provider_id,
-        attachments=one.attachments,
-        whole=_whole(one),
-    )
-
-
-def _whole(one: Arrived) -> str | None:
-    """As much of everything as fits beside the text."""
-    if one.whole is None or one.whole == one.text:
-        return None
-    left = MAX_MESSAGE_BYTES - len(one.text.encode())
-    return one.whole.encode()[:left].decode(errors="ignore")
-
-
 def _rank(at: datetime) -> int:
     """So that what is older never replaces what is newer."""
     return (at - EPOCH) // timedelta(microseconds=1)
-
-
-def _is_somebody(address: str) -> bool:
-    return bool(address.strip()) and address != "anonymous"

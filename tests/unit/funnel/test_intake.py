@@ -389,7 +389,7 @@ def _words(text: str) -> Responder:
 
 
 def test_the_message_of_a_mail_that_we_sent_is_ours() -> None:
-    from afterturn.funnel.intake import message_of
+    from afterturn.funnel.records import message_of
 
     ours: Message = message_of(mail("one", extra={"direction": "outbound"}))
     assert (ours.direction, ours.role) == (Direction.OUTBOUND, Role.AGENT)
