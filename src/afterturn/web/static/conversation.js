@@ -101,8 +101,34 @@ window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-once]")) delete form.dataset.sent;
 });
 
+// What is being written stays in this tab until it has arrived: where the session ended or the server was away, it is
+// there again for the same person. Its key comes with it, so that what did arrive is not sent twice.
+const words = document.getElementById("text");
+if (words) {
+  const { who } = words.form.dataset;
+  const name = `draft ${who} ${location.pathname}`;
+  const key = words.form.elements.key;
+  const anew = key.value;
+  const draft = JSON.parse(sessionStorage.getItem(name) ?? "null");
+  if (["reply", "again"].includes(new URLSearchParams(location.search).get("done"))) {
+    if (draft?.sent) sessionStorage.removeItem(name);
+    history.replaceState(null, "", location.pathname); // that has been said, and is not true of what is sent next
+  } else if (draft && !words.value) {
+    words.value = draft.text;
+    if (draft.sent) key.value = draft.sent;
+  }
+  words.addEventListener("input", () => {
+    key.value = anew;
+    if (words.value) sessionStorage.setItem(name, JSON.stringify({ text: words.value }));
+    else sessionStorage.removeItem(name);
+  });
+  words.form.addEventListener("submit", () => {
+    if (words.value.trim()) sessionStorage.setItem(name, JSON.stringify({ text: words.value, sent: key.value }));
+  });
+}
+
 // Ctrl+Enter sends.
-document.getElementById("text")?.addEventListener("keydown", (event) => {
+words?.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
 });
 
