@@ -103,6 +103,7 @@ class Answering:
         self._cap = Cap(min(cap.answers, MAX_TIMES), cap.span)
         self._leases = Leases(keeper, clock, ASKING)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._next: set[str] = set()
 
     async def once(self, *, limit: int = 16) -> int:
         """Take what is due and do it, conversations side by side; returns how many chores were taken."""
@@ -125,23 +126,40 @@ class Answering:
         """Of one conversation, one after the other. Raises nothing: what fails is done again, later and later.
 
         What came in meanwhile is answered in one, so only the newest is asked about, and the others are done by that.
+        Of each conversation one call waits for the one that is at work; what else is due of it is put off, so that it
+        takes no place of others.
         """
-        lock = self._locks.setdefault(chores[0].conversation_id, asyncio.Lock())
-        async with lock:
-            asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
-            if not asking or self._responder is None:
-                await self._each(chores, asking)
-                return
-            lease = await self._only_here(asking[0].conversation_id)
-            if lease is None:
-                await self._each([one for one in chores if one not in asking], [])
-                await self._wait(asking)
-                return
-            try:
-                await self._each(chores, asking)
-            finally:
-                with contextlib.suppress(AfterturnError):  # it ends by itself
-                    await self._leases.give_back(lease)
+        name = chores[0].conversation_id
+        if name in self._next:
+            await self._wait(chores)
+            return
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._next.add(name)
+        try:
+            await lock.acquire()
+        finally:
+            self._next.discard(name)
+        try:
+            await self._alone(chores)
+        finally:
+            lock.release()
+
+    async def _alone(self, chores: Sequence[TakenChore]) -> None:
+        """Nobody else in this process is at work on the conversation."""
+        asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
+        if not asking or self._responder is None:
+            await self._each(chores, asking)
+            return
+        lease = await self._only_here(asking[0].conversation_id)
+        if lease is None:
+            await self._each([one for one in chores if one not in asking], [])
+            await self._wait(asking)
+            return
+        try:
+            await self._each(chores, asking)
+        finally:
+            with contextlib.suppress(AfterturnError):  # it ends by itself
+                await self._leases.give_back(lease)
 
     async def _each(self, chores: Sequence[TakenChore], asking: Sequence[TakenChore]) -> None:
         """``asking``: those of them where somebody is asked; the answer to the newest is one to all.
@@ -167,7 +185,7 @@ class Answering:
             return None
 
     async def _wait(self, chores: Sequence[TakenChore]) -> None:
-        """Until the other process is done: the answer to these has that to those in sight."""
+        """Until who is at work on it is done: the answer to these has that to those in sight."""
         for one in chores:
             pause = timedelta(seconds=_WAIT[min(one.attempts, len(_WAIT)) - 1])
             with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
@@ -196,7 +214,7 @@ class Answering:
             telemetry.log("finish_failed", level=logging.WARNING, stage=chore.kind)
 
     async def _failed(self, chore: TakenChore, error: Exception) -> None:
-        pause = _PAUSES[min(chore.attempts, len(_PAUSES)) - 1]
+        pause = _pause(chore, self._clock())
         telemetry.log(
             "chore_failed",
             level=logging.ERROR,
@@ -311,6 +329,15 @@ def dispatch_of(conversation_id: str, message: Message, *, automatic: bool, due_
         value={"message": message.id, "automatic": automatic},
         due_at=due_at or message.at,
     )
+
+
+def _pause(chore: TakenChore, now: datetime) -> int:
+    """Seconds before the next try. Those where it only waited for others do not count as failures: so long it has not
+    been due.
+    """
+    age = (now - chore.due_at).total_seconds()
+    failures = min(chore.attempts, 1 + sum(one <= age for one in _PAUSES))
+    return _PAUSES[min(failures, len(_PAUSES)) - 1]
 
 
 def _without_answer(conversation: Conversation, chore: TakenChore) -> Turn:
