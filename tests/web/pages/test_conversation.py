@@ -81,7 +81,23 @@ async def test_a_reply_that_cannot_be_sent_is_refused_and_nothing_is_stored(site
         answer = await client.post(f"{PATH}/reply", data={"key": "k", "text": text})
     assert answer.status_code == 422
     assert 'role="alert"' in answer.text
+    assert f'<a href="{PATH}">Back to the page</a>' in answer.text
     assert await texts(site, "gas-smell-2b") == before
+
+
+async def test_a_form_that_was_refused_leads_back_to_its_page(site: Site) -> None:
+    await site.settle("a/b c?d", "hello")
+    page = "/conversations/a%2Fb%20c%3Fd"
+    async with site.client() as client:
+        refused = await client.post(f"{page}/amend", data={"revision": "7", "status": "closed"})
+        assert refused.status_code == 409
+        [back] = re.findall('<a href="([^"]*)">Back to the page</a>', refused.text)
+        assert (await client.get(back)).status_code == 200
+        assert "Back to the page" not in (await client.post("/conversations/nobody/reply", data={"text": "x"})).text
+    async with site.client(None) as client:
+        ended = await client.post(f"{page}/reply", data={"text": "x"})
+        [sign_in] = re.findall('<a href="([^"]*)">Sign in</a>', ended.text)
+        assert (ended.status_code, value((await client.get(sign_in)).text, "next")) == (401, page)
 
 
 async def test_a_form_without_the_sessions_csrf_token_changes_nothing(site: Site) -> None:

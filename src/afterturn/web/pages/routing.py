@@ -133,9 +133,16 @@ def error_page(request: Request, refused: Refused) -> Response:
         status,
         head=_HEADS.get(status, "Something went wrong"),
         text=_TEXTS.get(status, str(refused.detail)),
+        back=None if status == 404 else _page_of_form(request),
     )
     response.headers.update(refused.headers or {})
     return response
+
+
+def _page_of_form(request: Request) -> str | None:
+    """Where the form stands that was sent; None where none was."""
+    page, _, _ = request.url.path.rpartition("/")
+    return page if request.method not in SAFE_METHODS and page.startswith(("/conversations/", "/operations")) else None
 
 
 def show_error(request: Request, refused: Refused) -> Response:
