@@ -111,10 +111,9 @@ class Mailboxes:
 
     async def look_up(self, mailbox: str) -> tuple[Known | None, dict[str, str]]:
         """What is known, and Graph's wishes: each as the subscription that it was about, and when it came."""
-        known = (await self._keeper.noted(MAILBOX, [mailbox])).get(mailbox)
         keys = {f"{mailbox} {action}": action for action in ACTIONS}
-        wishes = await self._keeper.noted(WANTED, list(keys))
-        return Known.read(known), {keys[key]: str(wish) for key, wish in wishes.items()}
+        found = await self._keeper.notes({MAILBOX: [mailbox], WANTED: list(keys)})
+        return Known.read(found[MAILBOX].get(mailbox)), {keys[key]: str(wish) for key, wish in found[WANTED].items()}
 
     async def save(self, mailbox: str, known: Known) -> None:
         await self._keeper.note(MAILBOX, mailbox, known.dump(), replace=True)
