@@ -31,6 +31,24 @@ def test_what_was_a_test_stays_hidden(db: Path, tmp_path: Path) -> None:
     assert [one["id"] for one in call("inbox", "--json").json["rows"]] == ["p:real"]
 
 
+def test_a_call_of_the_sample_is_played_with_what_was_said_in_it(db: Path) -> None:
+    assert call("simulate", "--speed", "1000000", "--spread", "0s", "--limit", "6", "--name", "p").code == 0
+    [row] = call("inbox", "--channel", "voice", "--json").json["rows"]
+    shown = call("show", row["id"], "--json").json
+    assert len(shown["messages"]) > 1
+    assert [one["flushMode"] for one in shown["turns"]] == ["immediate"]
+
+
+def test_a_bad_record_is_named_and_the_others_are_played(db: Path, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "chats.jsonl", [line("good"), {"conversation": {"id": "bad", "channel": "fax"}}])
+    words = ("--speed", "1000000", "--spread", "0s", "--name", "p")
+    done = call("simulate", path, *words)
+    assert done.code == 1
+    assert "bad: chats.jsonl:2" in done.err
+    assert [one["id"] for one in call("inbox", "--json").json["rows"]] == ["p:good"]
+    assert call("simulate", path, *words[:-1], "q", "--json").json["bad"][0]["place"] == "chats.jsonl:2"
+
+
 def test_it_stops_between_turns(db: Path, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "chats.jsonl", [line(f"c-{number}", messages=6) for number in range(5)])
     with start("simulate", path, "--speed", "0.01", "--spread", "1s") as process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -31,10 +32,12 @@ from afterturn.cli.options import (
 from afterturn.cli.output import count, note, write_json
 from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.config import Settings
-from afterturn.demo import sample
+from afterturn.demo import Scripted, sample
 from afterturn.demo.playing import Beat, play
 from afterturn.importers import read
-from afterturn.importers.records import ImportedConversation
+from afterturn.importers.records import BadRecord, ImportedConversation
+
+_BAD_SHOWN = 20
 
 
 def simulate(
@@ -67,8 +70,8 @@ def simulate(
 ) -> None:
     """Play conversations as if they happened now, each at its own pace, faster than they were.
 
-    Every turn is settled when its time has come. What reacts is `afterturn up` in another terminal. Ctrl-C
-    stops between turns.
+    Every turn is settled when its time has come. What reacts is `afterturn up` in another terminal. A bad record is
+    named with its place, the others are played (exit 1). Ctrl-C stops between turns.
     """
     set_up_logging(ctx, log_level)
     settings = cli_settings(ctx, db)
@@ -104,7 +107,13 @@ async def _simulate(
     synthetic: bool,
     json_: bool,
 ) -> Exit:
-    conversations = await asyncio.to_thread(lambda: list(_conversations(path, system_clock(), limit)))
+    found = await asyncio.to_thread(lambda: list(_found(path, system_clock(), limit)))
+    conversations = [one for one in found if isinstance(one, ImportedConversation)]
+    bad = [one for one in found if isinstance(one, BadRecord)]
+    for record in bad[:_BAD_SHOWN]:
+        note(f"bad: {record}")
+    if len(bad) > _BAD_SHOWN:
+        note(f"bad: there are {len(bad) - _BAD_SHOWN:,} more, left out like these")
     async with app.open(settings) as backbone:
         begins = backbone.clock()
         beats = play(
@@ -127,6 +136,7 @@ async def _simulate(
             "hidden": hidden,
             "turns": turns,
             "seed": seed,
+            "bad": [{"place": one.place, "problem": one.problem} for one in bad],
             "interrupted": stopped,
         }
         write_json({**told, "began": to_text(begins)})
@@ -134,7 +144,7 @@ async def _simulate(
         but = f", but for {count(hidden, 'test')} (--include-synthetic)" if hidden else ""
         where = f"`afterturn inbox` shows them{but}."
         note(f"{count(turns, 'turn')} of {count(len(conversations), 'conversation')}. {where}")
-    return Exit.INTERRUPTED if stopped else Exit.OK
+    return Exit.INTERRUPTED if stopped else Exit.FAILED if bad else Exit.OK
 
 
 async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Event, *, quiet: bool) -> int:
@@ -154,10 +164,18 @@ async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Even
     return len(beats)
 
 
-def _conversations(path: Path | None, now: datetime, limit: int | None) -> Iterator[ImportedConversation]:
+def _found(path: Path | None, now: datetime, limit: int | None) -> Iterator[ImportedConversation | BadRecord]:
     if path is None:
-        found = (one.conversation for one in sample(now))
-        yield from (one for one in first(found, limit) if isinstance(one, ImportedConversation))
+        yield from first((_whole(one) for one in sample(now)), limit)
         return
     with read(path) as reader:
-        yield from (one for one in first(reader, limit) if isinstance(one, ImportedConversation))
+        yield from first(reader, limit)
+
+
+def _whole(scripted: Scripted) -> ImportedConversation:
+    """A call as one turn, with what was said in it before its end settled it."""
+    conversation = scripted.conversation
+    if not scripted.spoken:
+        return conversation
+    end = conversation.turns[-1].model_copy(update={"messages": scripted.spoken})
+    return replace(conversation, turns=(end,))
