@@ -12,6 +12,7 @@ from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
 
 from afterturn.inbox import InboxQuery
 from afterturn.inbox import search as inbox_search
+from afterturn.store.sqlite import SqliteSearch
 from afterturn.store.sqlite.searching import LIMITS
 
 __all__ = ["desk", "whatever_the_budget"]
@@ -78,6 +79,24 @@ class TestWhatASearchReads:
         assert (ids(page), page.complete, page.scanned) == ([], False, 1)
         assert await desk.found("leak") == ["c1"]
         assert (await desk.inbox.page(InboxQuery(words="leak", limit=1))).scanned == 1
+
+    async def test_many_properties_are_each_asked_for_their_own(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(40):
+            await desk.say(f"c{number}", "a leak", now=number, property_id=f"p{number % 20}")
+        await desk.index()
+        asked: list[int] = []
+        among = desk.search.recency_among
+
+        async def counting(part, ids, **more):  # type: ignore[no-untyped-def]
+            asked.append(len(ids))
+            return await among(part, ids, **more)
+
+        monkeypatch.setattr(SqliteSearch, "recency_among", staticmethod(counting))
+        page = await desk.inbox.page(InboxQuery(words="leak", properties=tuple(f"p{one}" for one in range(30))))
+        assert ids(page) == [f"c{number}" for number in reversed(range(40))]
+        assert sum(asked) <= 2 * 40
 
     async def test_long_messages_count_more(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(inbox_search, "MESSAGES_A_PAGE", 50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -125,10 +125,20 @@ def _one_line(text: str) -> str:
     return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Among:
+    """``by_property``: so that each of many properties is asked for its own alone."""
+
     searcher: Searcher
     ids: tuple[str, ...]
+    by_property: Mapping[str | None, tuple[str, ...]] | None = None
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
-        return await self.searcher.recency_among(part, self.ids, before=before, limit=limit)
+        ids = self.ids
+        if part.of_property:
+            if self.by_property is None:
+                self.by_property = await self.searcher.by_property(ids)
+            ids = self.by_property.get(part.property_id, ())
+            if not ids:
+                return Slice((), exhausted=True)
+        return await self.searcher.recency_among(part, ids, before=before, limit=limit)

@@ -43,6 +43,10 @@ class Searcher(Protocol):
         """As ``Reader.recency``, of these conversations only."""
         ...
 
+    async def by_property(self, ids: Sequence[str]) -> Mapping[str | None, tuple[str, ...]]:
+        """These conversations by the property that each belongs to; None: the unassigned ones."""
+        ...
+
     async def look(self, places: Places, wanted: Wanted, *, limit: int) -> Looked:
         """Read the messages of these conversations, in this order.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from afterturn import telemetry
@@ -98,6 +98,21 @@ class SqliteSearch:
                 (names, *values, limit),
             ).fetchall()
             return Slice(rows=rows.conversations(connection, found), exhausted=len(found) < limit)
+
+        return await self._database.read(unit)
+
+    async def by_property(self, ids: Sequence[str]) -> Mapping[str | None, tuple[str, ...]]:
+        names = rows.to_dump(list(ids))
+
+        def unit(connection: sqlite3.Connection) -> dict[str | None, tuple[str, ...]]:
+            found: defaultdict[str | None, list[str]] = defaultdict(list)
+            for property_id, name in connection.execute(
+                "SELECT property_id, conversations.id FROM json_each(?) CROSS JOIN conversations "
+                "ON conversations.id = value",
+                (names,),
+            ):
+                found[property_id].append(name)
+            return {property_id: tuple(some) for property_id, some in found.items()}
 
         return await self._database.read(unit)
 
