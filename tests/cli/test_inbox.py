@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import call, message, query, run, start, turn, write_lines
+from tests.cli.command import call, execute, message, query, run, start, turn, write_lines
 
 from afterturn.cli.thread import summary
 
@@ -219,6 +220,24 @@ def test_a_stamp_is_whole_in_json(filled: Path) -> None:
     line = next(one for one in call("show", "c-1").out.splitlines() if one.startswith("grade"))
     assert "{" not in line
     assert "state" in call("show", "c-1", "--json").json["conversation"]["reactions"]["grade"]["data"]
+
+
+def test_show_says_what_became_of_sending_and_puts_files_beside_their_time(db: Path) -> None:
+    photo = {"url": "https://example.com/1.jpg", "mediaType": "image/jpeg", "name": "sink.jpg"}
+    body = turn("c-1", message(1, text="", attachments=[photo]), message(2, text="On our way"), message(4))
+    assert call("settle", stdin=body).code == 0
+    for number, noted in ((2, {"state": "undeliverable", "reason": "opted-out"}), (4, {"state": "sent"})):
+        row = f"('dispatched', 'c-1 m-{number}', '{json.dumps(noted)}', 0)"
+        execute(db, f"INSERT INTO notes (name, key, value, rank) VALUES {row}")
+    lines = [" ".join(one.split()) for one in call("show", "c-1").out.splitlines()]
+    start = lines.index("Messages (3)") + 1
+    assert lines[start : start + 5] == [
+        "2026-03-01T12:00:01Z customer [sink.jpg: https://example.com/1.jpg]",
+        "2026-03-01T12:00:02Z agent On our way",
+        "(was not sent: opted-out)",
+        "2026-03-01T12:00:04Z agent text 4",
+        "(sent)",
+    ]
 
 
 def test_show_of_an_unknown_conversation_exits_2(filled: Path) -> None:

@@ -171,6 +171,7 @@ def test_a_port_in_use_is_said_before_anything_is_opened() -> None:
         (["add", "desk", "--role", "admin", "--property", "oak"], "over all properties"),
         (["add", "desk", "--role", "operator", "--property", ""], "properties"),
         (["add", "desk", "--role", "operator", "--expires", "soon"], "--expires"),
+        (["add", "desk", "--role", "operator", "--expires", "0s"], "--expires"),
         (["add", "desk", "--role", "operator", "--tokens", "no/such/folder.toml"], "folder"),
         (["remove", "nobody"], "token list"),
     ],

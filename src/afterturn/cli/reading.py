@@ -14,9 +14,10 @@ from afterturn.cli.options import Db, Json, Limit, Profiled, Since, Until, flag_
 from afterturn.cli.output import console, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
+from afterturn.funnel.delivered import sending_of
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Hit
-from afterturn.model import Channel, Message, Status, WorkOrder, parse
+from afterturn.model import Channel, Direction, Message, Status, WorkOrder, parse
 from afterturn.reactions.state import ReactionState
 
 _FLAGS = {
@@ -179,7 +180,7 @@ def show(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Show a conversation: its thread, turns, stamps and work orders.
+    """Show a conversation: its thread and what became of sending, turns, stamps and work orders.
 
     With --json it is a line that `import` takes.
     """
@@ -194,10 +195,12 @@ async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: b
         messages = await backbone.store.messages(conversation_id)
         turns = await backbone.store.turns(conversation_id, limit=10_000_000)
         orders = await backbone.store.work_orders(conversation_id=conversation_id, open_only=False, limit=100_000)
+        going = [] if as_json else [one.id for one in messages if one.direction is Direction.OUTBOUND]
+        sending = await sending_of(backbone.store, conversation_id, going)
     if as_json:
         write_json(thread_json(row, messages, turns, orders))
     else:
-        print_thread(row, messages, turns, orders)
+        print_thread(row, messages, turns, orders, sending)
 
 
 def work_orders(

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import JsonValue
 from rich.text import Text
 
 from afterturn.cli.cards import who
 from afterturn.cli.output import cell, console, facts, moment, one_line, padded, table
+from afterturn.funnel.delivered import Delivered, delivered
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import Row
 from afterturn.model import Message, SettledTurn, WorkOrder
@@ -43,9 +45,13 @@ def turn_ends(messages: Sequence[Message], turns: Sequence[SettledTurn]) -> list
 
 
 def print_thread(
-    row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], orders: Sequence[WorkOrder]
+    row: Row,
+    messages: Sequence[Message],
+    turns: Sequence[SettledTurn],
+    orders: Sequence[WorkOrder],
+    sending: Mapping[str, JsonValue],
 ) -> None:
-    """Everything that is known of a conversation."""
+    """Everything that is known of a conversation. ``sending``: what was noted of it, by message."""
     conversation = row.conversation
     flags = [name for name in ("synthetic", "gauntlet") if getattr(conversation, name)]
     facts(
@@ -56,6 +62,7 @@ def print_thread(
             ("type", conversation.type),
             ("status", " ".join([conversation.status.value, *flags])),
             ("participants", ", ".join(conversation.participants)),
+            ("taken by", conversation.assignee),
             ("created", conversation.created_at),
             ("last message", conversation.last_message_at),
             ("settled", conversation.settled_at),
@@ -63,7 +70,7 @@ def print_thread(
     )
     _section(f"Messages ({len(messages):,})")
     for message in messages:
-        _print_message(message)
+        _print_message(message, delivered(sending.get(message.id)))
     _section(f"Turns ({len(turns):,})")
     table(
         ("OCCURRED", "RECORDED", "MESSAGES", "FLUSH", "EMITTER"),
@@ -141,12 +148,15 @@ def _section(title: str) -> None:
     screen.print(Text(title, "bold"))
 
 
-def _print_message(message: Message) -> None:
+def _print_message(message: Message, sending: Delivered | None) -> None:
     head = f"{moment(message.at)}  {padded(who(message), _ROLE)}"
-    lines = message.text.splitlines() or [""]
+    lines = message.text.splitlines()
     lines += [f"[{cell(one.name or one.media_type)}: {cell(one.url)}]" for one in message.attachments]
     screen = console()
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines or [""]):
         text = Text(f"{head if number == 0 else ' ' * len(head)}  ", "dim")
         text.append(line, "" if message.direction == "inbound" else "cyan")
         screen.print(text, soft_wrap=True)
+    if sending is not None:
+        style = "bold red" if sending.bad else "dim"
+        screen.print(Text(f"{' ' * len(head)}  ({cell(sending.text)})", style), soft_wrap=True)

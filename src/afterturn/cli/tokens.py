@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +58,7 @@ def add(
     path = settings_of(ctx, None, tokens=tokens).tokens
     secret = PREFIX + secrets.token_urlsafe(32)
     now = system_clock()
-    until = None if expires is None else now + flag_value("--expires", parse_duration, expires)
+    until = None if expires is None else now + flag_value("--expires", _lifetime, expires)
     given = {"name": name, "role": role, "sha256": digest_of(secret), "created_at": now, "expires_at": until}
     token = parse(Token, given if property_id is None else {**given, "properties": property_id})
     add_token(path, token)
@@ -102,6 +103,13 @@ def remove(ctx: typer.Context, name: Name, tokens: TokensFile = None, json_: Jso
         write_json({"removed": name})
     else:
         facts([("removed", name)])
+
+
+def _lifetime(text: str) -> timedelta:
+    length = parse_duration(text)
+    if length <= timedelta(0):
+        raise ValueError("has to be longer than 0s; leave the flag out for a token that is good for ever")
+    return length
 
 
 def _told(token: Token) -> dict[str, object]:

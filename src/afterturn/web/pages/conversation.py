@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,8 +14,8 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import JsonValue
 
 from afterturn.errors import Conflict, InvalidRecord
-from afterturn.funnel.dispatching import DISPATCHED
-from afterturn.funnel.intake import ABOUT, DELIVERY
+from afterturn.funnel.delivered import noted_of, sending_of
+from afterturn.funnel.intake import ABOUT
 from afterturn.funnel.names import names_of
 from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Direction, Message, parse
@@ -106,7 +106,7 @@ async def tell_changes(
 
     async def look(reach: Reach) -> dict[str, object]:
         row = await reach.row(conversation_id)
-        sent = await _sent(reach, conversation_id, watched)
+        sent = await sending_of(reach.backbone.store, conversation_id, watched)
         return {"known": _known(row, [sent.get(one) for one in watched])}
 
     return StreamingResponse(
@@ -159,34 +159,12 @@ async def close_order(reach: Reached, conversation_id: ConversationId, form: Sen
 
 async def _noted(
     reach: Reach, conversation_id: str, messages: Sequence[Message]
-) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
+) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
     """What became of sending each of these messages, and what the funnel knows of those that came in."""
     going = [one.id for one in messages if one.direction is Direction.OUTBOUND]
     coming = [one.id for one in messages if one.direction is Direction.INBOUND]
-    return await _sent(reach, conversation_id, going), await _of_messages(reach, ABOUT, conversation_id, coming)
-
-
-async def _sent(reach: Reach, conversation_id: str, ids: Sequence[str]) -> dict[str, JsonValue]:
-    """What became of sending, by message; ``told`` in it: what the provider said of each part since."""
-    sent = await _of_messages(reach, DISPATCHED, conversation_id, ids)
-    parts = {name: _provider_ids(value) for name, value in sent.items()}
-    wanted = [one for each in parts.values() for one in each]
-    told = await reach.backbone.store.noted(DELIVERY, wanted) if wanted else {}
-    for name, value in sent.items():
-        if isinstance(value, dict):
-            sent[name] = {**value, "told": [told[one] for one in parts[name] if one in told]}
-    return sent
-
-
-async def _of_messages(reach: Reach, name: str, conversation_id: str, ids: Sequence[str]) -> dict[str, JsonValue]:
-    keys = {f"{conversation_id} {one}": one for one in ids}
-    noted = await reach.backbone.store.noted(name, list(keys)) if keys else {}
-    return {keys[key]: value for key, value in noted.items()}
-
-
-def _provider_ids(noted: JsonValue) -> list[str]:
-    found = noted.get("providerIds") if isinstance(noted, dict) else None
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    keeper = reach.backbone.store
+    return await sending_of(keeper, conversation_id, going), await noted_of(keeper, ABOUT, conversation_id, coming)
 
 
 def _may_change(message: Message, now: datetime) -> bool:

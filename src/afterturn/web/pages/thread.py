@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from afterturn.clock import MILLISECOND
+from afterturn.funnel.delivered import Delivered, delivered
 from afterturn.inbox import Row
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
 from afterturn.reactions.state import ReactionState
@@ -22,16 +23,6 @@ SHOWN_CHARS = 1_500
 
 _LINK = re.compile(r"https?://[^\s<>\"'\u200e\u200f\u202a-\u202e\u2066-\u2069]{1,2000}", re.IGNORECASE)
 _TRAILING = ".,;:!?)]}»…"
-_SENDING = {
-    "sent": "sent",
-    "waiting": "waits to be sent",
-    "undeliverable": "was not sent",
-    "uncertain": "may not have been sent",
-    "given-up": "was not sent, and is not tried any more",
-}
-_LOST = {"bounced", "canceled", "complained", "failed", "rejected", "undelivered"}
-"""What a provider says where a message did not come to whom it was for."""
-
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -53,14 +44,6 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """What became of sending a message. ``bad``: a person has to see to it."""
-
-    text: str
-    bad: bool
-
-
-@dataclass(frozen=True, slots=True)
 class MessageView:
     id: str
     at: datetime
@@ -73,7 +56,7 @@ class MessageView:
     """All that a mail holds, folded away, where its text is only what is new in it."""
     files: tuple[FileView, ...]
     edited_at: datetime | None
-    delivery: Delivery | None
+    delivery: Delivered | None
     stranger: str | None
     """Who wrote it, where that is nobody of the conversation."""
     kind: str = "message"
@@ -140,7 +123,7 @@ def items(
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message, delivery(sent.get(message.id)), stranger(about.get(message.id)))
+        yield message_view(message, delivered(sent.get(message.id)), stranger(about.get(message.id)))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -153,7 +136,7 @@ def before(messages: Sequence[Message]) -> datetime | None:
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
-def message_view(message: Message, sending: Delivery | None = None, by_stranger: str | None = None) -> MessageView:
+def message_view(message: Message, sending: Delivered | None = None, by_stranger: str | None = None) -> MessageView:
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -175,22 +158,6 @@ def message_view(message: Message, sending: Delivery | None = None, by_stranger:
 def stranger(noted: JsonValue) -> str | None:
     """Who wrote a message from outside of its conversation, as the funnel has noted it."""
     return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
-
-
-def delivery(noted: JsonValue) -> Delivery | None:
-    """What sending has noted of a message, in words; ``told`` in it: what the provider told of each part since."""
-    if not isinstance(noted, dict) or noted.get("state") not in _SENDING:
-        return None
-    words = _SENDING[str(noted["state"])]
-    reason = noted.get("reason")
-    told = noted.get("told")
-    heard = [one for one in told if isinstance(one, dict) and one.get("state")] if isinstance(told, list) else []
-    if noted["state"] == "sent" and heard:
-        worst = next((one for one in heard if one["state"] in _LOST), heard[-1])
-        words = f"sent, {str(worst['state']).replace('_', ' ')}"
-        return Delivery(f"{words}: {worst['error']}" if worst.get("error") else words, worst["state"] in _LOST)
-    bad = noted["state"] not in ("sent", "waiting") or reason == "channel-not-set-up"
-    return Delivery(f"{words}: {reason}" if reason else words, bad)
 
 
 def turn_view(row: Row, turn: SettledTurn) -> TurnView:
