@@ -45,6 +45,13 @@ class Answered:
             return False
         return digest(str(chore.value.get("message"))) in self.messages
 
+    def earlier(self, chore: Chore, now: datetime) -> tuple[datetime, ...]:
+        """When there were answers to others. What is noted for this chore is of who died before it was settled; and
+        what lies ahead was noted while a clock was wrong.
+        """
+        times = self.times[:-1] if self.by == chore.key else self.times
+        return tuple(one for one in times if one <= now)
+
     def seen(self, chore: Chore, messages: Sequence[JsonValue]) -> Answered:
         """After somebody was asked, whatever they said."""
         return Answered(chore.key, tuple(map(str, messages)), self.times)

@@ -31,6 +31,7 @@ from afterturn.funnel.responder import Asked, Responder
 from afterturn.funnel.threads import moved_to
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
+from afterturn.store.rules import FUTURE_TOLERANCE_HOURS
 
 DISPATCH = "dispatch"
 """Chores: an outbound message has to be sent."""
@@ -56,6 +57,7 @@ GIVE_UP_AFTER = timedelta(days=3)
 _PATIENCE = 0.75
 """The part of the lease that an answer may take; who has not answered then has failed."""
 
+_AHEAD = timedelta(hours=FUTURE_TOLERANCE_HOURS)
 _LAST_WORDS = 50
 _WAIT = (1, 2, 4)
 """Seconds before another look at a conversation that another process asks about; the last one again and again."""
@@ -260,7 +262,7 @@ class Answering:
             before = Answered.read(noted.get(conversation.id))
             if before.covers(chore) or any(one.id == name for one in messages):
                 return True
-            if held_until(before.times, self._clock(), [self._cap]) is None:
+            if held_until(before.earlier(chore, self._clock()), self._clock(), [self._cap]) is None:
                 asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                     text = _fit(await self._responder(asked), conversation.id)
@@ -276,7 +278,7 @@ class Answering:
             direction=Direction.OUTBOUND,
             role=Role.AGENT,
             text=text,
-            at=max([self._clock(), *(one.at for one in messages)]),  # a provider's clock may run ahead of ours
+            at=_behind(messages, self._clock()),
         )
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
@@ -329,6 +331,13 @@ def dispatch_of(conversation_id: str, message: Message, *, automatic: bool, due_
         value={"message": message.id, "automatic": automatic},
         due_at=due_at or message.at,
     )
+
+
+def _behind(messages: Sequence[Message], now: datetime) -> datetime:
+    """When an answer was given, so that it stands behind these: a provider's clock may run ahead of ours. Beyond what a
+    store takes ours was wrong, once.
+    """
+    return max([now, *(one.at for one in messages if one.at - now <= _AHEAD)])
 
 
 def _pause(chore: TakenChore, now: datetime) -> int:

@@ -6,7 +6,9 @@ from datetime import timedelta
 
 from tests.unit.funnel.test_intake import House, house, sms
 
+from afterturn.errors import StoreError
 from afterturn.funnel.answering import LEASE, Answering
+from afterturn.funnel.email.loops import Cap
 from afterturn.funnel.intake import ANSWER
 from afterturn.funnel.responder import Asked
 from afterturn.store.port import TakenChore
@@ -16,6 +18,39 @@ __all__ = ["house"]
 
 async def parrot(one: Asked) -> str:
     return f"You said: {one.messages[-1].text}"
+
+
+class Full:
+    """A store that is out when answers are settled."""
+
+    async def settle(self, *given: object, **more: object) -> object:
+        raise StoreError("the disk is full")
+
+
+async def test_an_answer_whose_settling_failed_does_not_count_against_itself(house: House) -> None:
+    house.responder, store = parrot, house.backbone.store
+    await house.intake.take(sms(1, "one"))
+    one_only = {"responder": parrot, "cap": Cap(1, timedelta(hours=1))}
+    await Answering(Full(), store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    house.clock.advance(2 * LEASE)
+    await Answering(house.backbone, store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    assert await house.texts() == ["one", "You said: one"]
+
+
+async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: House) -> None:
+    async def answer(one: Asked) -> str:
+        return f"I heard {len(one.messages)}"
+
+    house.responder, store = answer, house.backbone.store
+    day = timedelta(days=1)
+    answering = Answering(house.backbone, store, store, house.clock, responder=answer, cap=Cap(1, timedelta(hours=1)))
+    house.clock.advance(30 * day)
+    await house.intake.take(sms(1, "one"))
+    await answering.once()
+    house.clock.advance(-29 * day)
+    await house.intake.take(sms(2, "two"))
+    await answering.once()
+    assert sorted(await house.texts()) == ["I heard 1", "I heard 3", "one", "two"]
 
 
 class Dies(Answering):
