@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 from tests.web.pages.demo import Site
 
+from afterturn import Direction, Message, Role, Turn
 from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
+from afterturn.funnel.answering import DISPATCH
+from afterturn.funnel.intake import ANSWER
+from afterturn.store.kept import Chore
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
@@ -34,6 +39,23 @@ async def test_a_quiet_house_says_that_nothing_is_owed(site: Site) -> None:
     assert "85 conversations compared with the ledger; 0 reactions owed." in page
     for name in ("topics", "grade", "maintenance", "inbound-package"):
         assert f"{name} has seen" in page
+
+
+async def test_what_waits_for_an_agent_or_a_provider_is_counted_with_its_age(site: Site) -> None:
+    clock, meta = site.backbone.clock, await site.backbone.store.meta("gas-smell-2b")
+    assert meta is not None
+    said = Message(id="m", direction=Direction.OUTBOUND, role=Role.AGENT, text="On our way", at=clock())
+    chores = [
+        Chore(kind=kind, key="m", conversation_id=meta.id, due_at=clock() - timedelta(minutes=age))
+        for kind, age in ((ANSWER, 5), (DISPATCH, 7))
+    ]
+    await site.backbone.settle(Turn(conversation=meta, messages=(said,)), chores=chores)
+    sample = await take(site.backbone)
+    assert (sample.chores, sample.chores_oldest) == (2, chores[1].due_at)
+    async with site.client("duty") as client:
+        stages = (await client.get("/operations/stages")).text
+    assert re.search(r'data-stage="chores">\s*<h2>Answers and sends</h2>\s*<span class="number">2<', stages)
+    assert "oldest 7m" in stages
 
 
 async def test_a_dead_letter_is_shown_with_its_reason_and_redriven_once(site: Site) -> None:
@@ -200,5 +222,5 @@ async def test_plots_show_the_span_that_is_chosen_and_keep_the_ledgers(site: Sit
         assert (await client.get("/operations?plots=1y")).status_code == 422
     assert f'href="/operations?owed=7d&amp;plots={plots}" aria-current="true"' in page
     assert f'href="/operations?plots={plots}&amp;owed=7d#owed" aria-current="true"' in page
-    assert stages.count("<svg") == 5
+    assert stages.count("<svg") == 6
     assert "Lag of topics: now" in page

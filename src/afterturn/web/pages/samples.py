@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from afterturn.backbone import Backbone
 from afterturn.errors import EngineUnavailable, StreamUnavailable
+from afterturn.funnel.answering import DISPATCH
+from afterturn.funnel.intake import ANSWER, FINISH_CALL
 from afterturn.inbox import InboxQuery, Row
 from afterturn.reactions.state import ReactionState
 
@@ -19,6 +21,9 @@ T = TypeVar("T")
 _ROWS = 200
 """Newest conversations that a sample looks at, so that it costs the same in every fleet."""
 _FAILURES = 1_000
+_CHORES = 1_000
+"""Of each kind; beyond that they are not counted."""
+_CHORE_KINDS = (ANSWER, FINISH_CALL, DISPATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Sample:
     failed: int
     stream_oldest: datetime | None
     reactions_oldest: datetime | None
+    chores: int
+    chores_oldest: datetime | None
     looked_at: int
     consumers: Mapping[str, ConsumerSample] = field(default_factory=dict)
 
@@ -66,6 +73,8 @@ async def take(backbone: Backbone) -> Sample:
         backbone.store.failures(limit=_FAILURES),
         backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
     )
+    kinds = await asyncio.gather(*(backbone.store.chores(kind, limit=_CHORES) for kind in _CHORE_KINDS))
+    chores = [one.due_at for kind in kinds for one in kind]
     registrations = await backbone.store.registrations()
     failed = Counter(one.consumer for one in failures)
     rows = [row for row in page.rows if row.conversation.settled_at is not None]
@@ -78,6 +87,8 @@ async def take(backbone: Backbone) -> Sample:
         failed=len(failures),
         stream_oldest=None if depth is None else depth.oldest,
         reactions_oldest=oldest,
+        chores=len(chores),
+        chores_oldest=min(chores, default=None),
         looked_at=len(rows),
         consumers={name: consumer_sample(name, rows, failed[name], now) for name in registrations},
     )
