@@ -25,7 +25,7 @@ from afterturn.local.ports import HOST, free_port, is_free
 CONVERSATIONS = 85
 """In the demo's sample."""
 DIALOGUES = ROOT.parent / "shared" / "data" / "dialogues-dev.jsonl.gz"
-IMPORTED = 200
+IMPORTED = 80
 PORTS = ("AFTERTURN_LOCAL_AWS_PORT", "AFTERTURN_LOCAL_TEMPORAL_PORT", "AFTERTURN_LOCAL_TEMPORAL_UI_PORT")
 
 
@@ -91,7 +91,7 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
 @pytest.mark.skipif(not DIALOGUES.exists(), reason="needs the dialogues of ../shared")
 @pytest.mark.timeout(900)
 def test_history_comes_in_and_nothing_of_it_is_owed(local: Mapping[str, str]) -> None:
-    """200 real dialogues through DynamoDB, SQS and Temporal; each command has servers of its own time."""
+    """Real dialogues through DynamoDB, SQS and Temporal; each command has servers of its own time."""
     done = call("import", DIALOGUES, "--limit", IMPORTED, "--json")
     assert done.code == 0, done.err
     assert done.json["conversations"] == {"found": IMPORTED, "new": IMPORTED, "known": 0}
