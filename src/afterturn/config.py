@@ -167,7 +167,11 @@ class Settings(BaseSettings):
     web_secret: SecretStr | None = Field(
         None, description="Signs what your server hands on from a chat on your page (Standard Webhooks, whsec_…)."
     )
-    agent_url: str | None = Field(None, description="Your agent, asked by a signed POST, where no app declares one.")
+    agent_url: Annotated[str, Field(pattern=r"\Ahttps?://[^\s/?#@]+([/?][^\s#]*)?\z")] | None = Field(
+        None,
+        description="Your agent, asked by a signed POST, where no app declares one.",
+        examples=["https://agent.example.com/answer"],
+    )
     agent_secret: SecretStr | None = Field(None, description="Signs what it is asked (Standard Webhooks, whsec_…).")
     answers_cap: int = Field(
         40, ge=1, le=200, description="So many answers of a machine a conversation gets; then people have to answer."

@@ -65,6 +65,7 @@ _PATTERNS: Mapping[str, str] = {
     r"^[\x21-\x7e]{1,200}$": "has to be 1 to 200 visible ASCII characters without spaces, such as a UUID",
     r"^\d{1,9}(\.\d{1,6})?(ms|s|m|h|d)$": "has to be a duration such as 90s, 5m, 24h or 7d",
     r"\Ahttps?://[^\s/?#@]+(/[^\s?#]*)?\z": "has to be an address with https://, without user, query or fragment",
+    r"\Ahttps?://[^\s/?#@]+([/?][^\s#]*)?\z": "has to be an address with https:// or http://, without user or fragment",
     r"\Ahttps?://[^\s?#]+\z": "has to be an address with https://, without a query or fragment",
     r"\A[A-Z]{2}\z": "has to be the two capital letters of a country",
     r"\A[a-zA-Z0-9_.-]{3,255}\z": "has to be 3 to 255 letters, digits, dots, dashes and underscores",

@@ -117,6 +117,7 @@ def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
         ("EFFECTS_FOR_HISTORY", "maybe", "false"),
         ("LONG_POLL", "1h", "10s"),
         ("PUBLIC_URL", "hooks.example.com", "https://hooks.example.com"),
+        ("AGENT_URL", "agent.example.com/answer", "https://agent.example.com/answer"),
         ("PHONE_REGION", "usa", "US"),
         ("TELEGRAM_API", "api.telegram.org", "https://api.telegram.org"),
         ("TABLE", "a", "afterturn-prod"),

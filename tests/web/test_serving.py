@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.command import call, execute, interrupt, query, run, start, turn, wait_for
+from tests.unit.funnel.test_turns import SECRET
 from tests.web.rig import API
 
 APP = """
@@ -119,6 +120,16 @@ def test_a_token_opens_what_it_says_until_it_is_removed(tmp_path: Path) -> None:
             assert run("token", "remove", "desk-oak").code == 0
             assert client.get(f"{API}/conversations").status_code == 401
         server.stop()
+
+
+def test_it_says_which_doors_are_open_and_who_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEB", "TURNS"):
+        monkeypatch.setenv(f"AFTERTURN_{name}_SECRET", SECRET)
+    with serving() as server:
+        server.link()
+        assert f"Channels under {server.address}/hooks/: web\n" in server.said
+        assert f"Signed turns of other runtimes at {server.address}/turns\n" in server.said
+        assert any(line.startswith("Who answers: people, in the inbox") for line in server.said)
 
 
 def test_a_store_that_breaks_while_it_is_served_is_a_503_and_a_proxy_is_believed(

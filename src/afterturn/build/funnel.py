@@ -180,7 +180,9 @@ def _graph_upkeep(keeping: GraphUpkeep, wished: asyncio.Event) -> Upkept:
 
 def _agent(settings: Settings, http: Http, clock: Clock) -> Responder:
     if settings.agent_secret is None:
-        raise ConfigError("agent_secret: is not set (AFTERTURN_AGENT_SECRET), and what the agent is asked is signed")
+        raise ConfigError(
+            "AFTERTURN_AGENT_SECRET: is not set; it signs what an agent is asked: `openssl rand -base64 24` makes one"
+        )
     return AgentWebhook(http, str(settings.agent_url), settings.agent_secret, clock)
 
 

@@ -17,7 +17,7 @@ from afterturn.cli.place import place_of
 from afterturn.cli.running import names_of, until_stopped, what_is_left, work
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings
-from afterturn.funnel.turns import TurnDoor
+from afterturn.funnel.turns import TURNS, TurnDoor
 from afterturn.model import Emitter
 from afterturn.web.access import Access, check_binding, is_loopback
 from afterturn.web.tokens import TokenFile, read_tokens
@@ -103,12 +103,23 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             notes.append(f"Serving on {address}")
             if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in funnel.doors.doors)):
                 notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
+                notes.append(f"Who answers: {_who_answers(app, settings)}")
+            if settings.turns_secret is not None:
+                notes.append(f"Signed turns of other runtimes at {settings.public_url or address}{TURNS}")
             if local and settings.profile is not Profile.AWS:
                 notes.append(f"Log in, once, within ten minutes: {address}/login?key={access.make_link()}")
             if await until_stopped(run, notes):
                 note(f"Stopped. {await what_is_left(backbone)}")
                 return Exit.OK
     return Exit.INTERRUPTED
+
+
+def _who_answers(app: App, settings: Settings) -> str:
+    if app.answers is not None:
+        return "the responder of the app"
+    if settings.agent_url:
+        return "the agent at AFTERTURN_AGENT_URL"
+    return "people, in the inbox; an app with a responder (--app) or AFTERTURN_AGENT_URL would"
 
 
 def _turns(backbone: Backbone) -> TurnDoor | None:

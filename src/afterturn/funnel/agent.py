@@ -1,7 +1,8 @@
 """An agent in another process, in any language: asked by a signed POST, answering with a text.
 
 It gets ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}`` and
-answers 200 with ``{"text": "…"}``, or 204 where nothing is to be said. Anything else is asked again, later and later.
+answers 200 with ``{"text": "…"}``; or 204, ``{"text": null}`` or ``{}`` where nothing is to be said. Anything else is
+asked again, later and later.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _text(body: bytes) -> str | None:
         value = read_json(body, where="answer")
     except InvalidInput as error:
         raise DeliveryFailed(f"agent: its {error}") from None
-    text = value.get("text") if isinstance(value, dict) else 0
+    text = value.get("text", 0 if value else None) if isinstance(value, dict) else 0
     if text is not None and not isinstance(text, str):
         raise DeliveryFailed('agent: its answer is not {"text": "…"}')
     return text

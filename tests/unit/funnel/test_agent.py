@@ -98,6 +98,7 @@ async def test_it_may_say_nothing(agent: Agent, answer: tuple[int, bytes]) -> No
         (200, b""),
         (200, b"Good day."),
         (200, b'{"text": 7}'),
+        (200, b'{"txt": "Good day."}'),
         (200, b'["text"]'),
         (200, b'{"text": "' + b"x" * 2_000_000 + b'"}'),
     ],

@@ -91,7 +91,9 @@ class SesSender:
             try:
                 name_and_address(sender, "ses")
             except Undeliverable:
-                raise ConfigError("ses_from: holds no mail address; give one, or Name <name@example.com>") from None
+                raise ConfigError(
+                    "AFTERTURN_SES_FROM: holds no mail address; give one, or Name <name@example.com>"
+                ) from None
         self._client = client
         self._clock = clock
         self._sender = sender

@@ -47,7 +47,7 @@ class TelegramSender:
 
     def __init__(self, http: Http, *, token: SecretStr, clock: Clock, api: str = API) -> None:
         if not _TOKEN.match(token.get_secret_value()):
-            raise ConfigError("telegram_token: is not a number, a colon and a key; copy it from @BotFather")
+            raise ConfigError("AFTERTURN_TELEGRAM_TOKEN: is not a number, a colon and a key; copy it from @BotFather")
         self._http = http
         self._clock = clock
         self._url = f"{api.rstrip('/')}/bot{token.get_secret_value()}/sendMessage"

@@ -78,7 +78,9 @@ class TwilioSender:
         api: str = API,
     ) -> None:
         if not _SID.match(account_sid):
-            raise ConfigError("twilio_account_sid: is not AC and 32 hexadecimal digits; copy it from Twilio's console")
+            raise ConfigError(
+                "AFTERTURN_TWILIO_ACCOUNT_SID: is not AC and 32 hexadecimal digits; copy it from Twilio's console"
+            )
         self._http = http
         self._clock = clock
         self._status_callback = status_callback

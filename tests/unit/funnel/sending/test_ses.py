@@ -220,7 +220,7 @@ async def test_where_ses_cannot_be_reached_nothing_was_sent(session: Any) -> Non
 
 @pytest.mark.parametrize("sender", ["", "Homes", "Homes <office>", "a@b.example, c@d.example <x>", "<>"])
 async def test_a_sender_that_is_no_address_is_refused_at_the_start(sender: str) -> None:
-    with pytest.raises(ConfigError, match="ses_from"):
+    with pytest.raises(ConfigError, match="AFTERTURN_SES_FROM"):
         SesSender(object(), clock=clock, sender=sender)
 
 

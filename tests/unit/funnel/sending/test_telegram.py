@@ -305,6 +305,6 @@ async def test_the_token_is_in_no_log_and_in_no_error(telegram: Telegram, caplog
 )
 async def test_a_token_that_is_none_is_refused_at_the_start_and_not_shown(token: str) -> None:
     async with calling() as http:
-        with pytest.raises(ConfigError, match="telegram_token") as refused:
+        with pytest.raises(ConfigError, match="AFTERTURN_TELEGRAM_TOKEN") as refused:
             TelegramSender(http, token=SecretStr(token), clock=clock)
     assert not token or token not in str(refused.value)

@@ -304,7 +304,7 @@ async def test_a_gateway_that_lost_the_server_behind_it_knows_nothing(twilio: Tw
 @pytest.mark.parametrize("sid", ["", "AC123", "SK" + "0a" * 16, "AC" + "0a" * 16 + "\n", "../" + "0a" * 16])
 async def test_an_account_that_is_none_is_named_at_the_start(sid: str) -> None:
     async with calling() as http:
-        with pytest.raises(ConfigError, match="twilio_account_sid"):
+        with pytest.raises(ConfigError, match="AFTERTURN_TWILIO_ACCOUNT_SID"):
             TwilioSender(http, account_sid=sid, auth_token=SecretStr(TOKEN), clock=clock)
 
 
