@@ -193,6 +193,22 @@ async def test_what_a_process_saw_is_not_told_of_the_time_before_it(site: Site) 
     assert [point.stages["dead"] for point in later.over(Span.DAY, clock())] == [1]
 
 
+@pytest.mark.parametrize("ahead", [timedelta(hours=5), timedelta(days=300)])
+async def test_looks_of_a_clock_that_was_ahead_are_drawn_no_more(site: Site, ahead: timedelta) -> None:
+    await site.settle("gas-smell-2b", "hello?")
+    clock = ManualClock(slot_of(site.backbone.clock()) + SLOT)
+    site.backbone.clock = clock
+    begun = clock()
+    history = await looked(site)
+    clock.advance(ahead)
+    await history.look()
+    clock.advance(2 * SLOT - ahead)
+    await history.look()
+    assert [point.at for point in history.over(Span.HOUR, clock())] == [begun, begun + 2 * SLOT]
+    clock.advance(SLOT)
+    assert [point.at for point in history.over(Span.DAY, clock())] == [begun, begun + 2 * SLOT]
+
+
 async def looked(site: Site) -> History:
     """A process that has just started and looked once."""
     history = History(site.backbone)

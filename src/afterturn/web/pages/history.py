@@ -128,6 +128,9 @@ class History:
     async def look(self) -> None:
         """Add a look, and note the slot that it lies in. Raises StoreError."""
         point = point_of(await take(self._backbone))
+        if self._looks and self._looks[-1].at > point.at:  # our clock was ahead
+            self._looks = deque([one for one in self._looks if one.at <= point.at], self._looks.maxlen)
+            self._recalled = None
         if self._recalled is None:
             self._recalled = await self._recall(point.at)
             self._slots = {**self._recalled}
