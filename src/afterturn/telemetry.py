@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sysconfig
+import traceback
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import Counter
@@ -37,6 +40,14 @@ LOG_KEYS = frozenset(
 )
 METRIC_LABELS = frozenset({"channel", "consumer", "error", "kind", "outcome", "queue"})
 
+_FOREIGN = tuple(
+    f"{Path(folder).resolve()}/"
+    for folder in {
+        str(Path(__file__).parent),
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    }
+)
+
 _logger = logging.getLogger("afterturn")
 
 
@@ -55,6 +66,16 @@ def log(action: str, *, level: int = logging.INFO, **fields: Any) -> None:
         words = [f"{key}={_word(value)}" for key, value in fields.items() if value is not None]
         line = " ".join([f"action={action}", *words])
         _logger.log(level, "%s", line, extra={"action": action, "fields": fields})
+
+
+def place_of(error: BaseException) -> str | None:
+    """Where in a user's own code something went wrong, which holds nothing of what was said.
+
+    ``/srv/my_agent.py:12``: the innermost line that is neither ours nor a library's; None where there is none.
+    """
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [f"{file}:{line}" for file, line in lines if not file.startswith(("<", *_FOREIGN))]
+    return own[-1] if own else None
 
 
 def _word(value: object) -> str:

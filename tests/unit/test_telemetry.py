@@ -238,7 +238,8 @@ def test_content_stays_in_the_store(given_turn: dict[str, Any]) -> None:
     assert len(told.reasons) == 1
     assert told.errors == ["RuntimeError"]
     assert any("action=settle" in line for line in ears.lines)
-    assert any("action=reaction_failed" in line for line in ears.lines)
+    [failed] = [line for line in ears.lines if "action=reaction_failed" in line]
+    assert f"place={__file__}:" in failed
     for outside in (told.bodies, told.reasons, told.errors, ears.lines, samples):
         assert not [line for line in outside if SECRET in line]
 

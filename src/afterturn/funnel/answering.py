@@ -25,7 +25,6 @@ from afterturn.funnel.arrivals import Hush
 from afterturn.funnel.email.loops import Cap, held_until
 from afterturn.funnel.intake import ABOUT, ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
 from afterturn.funnel.leases import Lease, Leases
-from afterturn.funnel.places import place_of
 from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
 from afterturn.funnel.threads import moved_to
@@ -223,7 +222,7 @@ class Answering:
             stage=chore.kind,
             conversation_id=chore.conversation_id,
             error=type(error).__name__,
-            place=place_of(error),
+            place=telemetry.place_of(error),
             delay_s=pause,
         )
         try:

@@ -222,6 +222,7 @@ class Worker:
             conversation_id=claimed.conversation_id,
             attempt=claimed.attempt,
             error=kind,
+            place=telemetry.place_of(failure),
         )
 
     async def _renew(self) -> None:

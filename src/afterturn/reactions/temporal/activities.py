@@ -193,6 +193,7 @@ def _tell_failed(consumer: Consumer, given: React, failure: Exception) -> None:
         conversation_id=given.conversation_id,
         attempt=given.attempt,
         error=error_kind(failure),
+        place=telemetry.place_of(failure),
     )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.funnel.test_intake import House, house, sms
 
-from afterturn.funnel.places import place_of
 from afterturn.funnel.responder import Asked
+from afterturn.telemetry import place_of
 
 __all__ = ["house"]
 
