@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 from pydantic import JsonValue
 from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
@@ -120,7 +120,48 @@ def test_a_page_that_is_cut_off_says_so(browser: Browser, server: Served, path: 
         seen.errors.clear()  # the browser says so, too
 
 
-@pytest.mark.parametrize("end", ["server", "session"])
+def test_a_page_that_nobody_looks_at_asks_for_nothing(browser: Browser, server: Served) -> None:
+    """Also where it knew, when it was hidden, that what it shows is not the newest."""
+    asked: list[str] = []
+
+    def older(route: Route) -> None:
+        asked.append(route.request.url)
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub(r'data-known="\w+"', 'data-known="older"', answer.text()))
+
+    with visit(browser, server) as seen:
+        page = seen.page
+        page.clock.install()
+        seen.go(PATH)
+        page.route(f"**{PATH}", older)
+        with page.expect_response(f"**{PATH}"):
+            server.call(server.site.settle(NAME, "are you there?"))
+        page.clock.run_for(2_500)
+        expect(page.get_by_role("link", name="1 new message")).to_be_visible()
+        page.evaluate(
+            """() => {
+              Object.defineProperty(document, "hidden", { value: true, configurable: true });
+              document.dispatchEvent(new Event("visibilitychange"));
+            }"""
+        )
+        page.clock.run_for(2_500)
+        asked.clear()
+        for _ in range(5):
+            page.clock.run_for(3_000)
+            page.wait_for_timeout(100)
+        assert asked == []
+        page.unroute(f"**{PATH}", older)
+        page.evaluate(
+            """() => {
+              Object.defineProperty(document, "hidden", { value: false, configurable: true });
+              document.dispatchEvent(new Event("visibilitychange"));
+            }"""
+        )
+        server.call(server.site.settle(NAME, "still there?"))
+        expect(page.get_by_role("link", name="2 new messages")).to_be_visible()
+
+
+@pytest.mark.parametrize("end", ["connection", "session"])
 def test_operations_that_are_cut_off_say_so(browser: Browser, server: Served, end: str) -> None:
     with visit(browser, server) as seen:
         page = seen.page
@@ -129,10 +170,9 @@ def test_operations_that_are_cut_off_say_so(browser: Browser, server: Served, en
         said = page.locator(".offline")
         page.clock.run_for(11_000)
         expect(said).to_be_empty()
-        if end == "server":
-            with page.expect_event("requestfailed"):
-                server.stop()
-                page.clock.run_for(11_000)
+        if end == "connection":
+            page.route("**/operations/stages*", lambda route: route.abort())
+            page.clock.run_for(11_000)
         else:
             page.context.clear_cookies()
             page.clock.run_for(11_000)

@@ -56,7 +56,7 @@ let wanted = bar?.dataset.known; // as the server last told it
 let renewing = false;
 
 async function check() {
-  if (renewing || (wanted === bar.dataset.known && !left)) return;
+  if (document.hidden || renewing || (wanted === bar.dataset.known && !left)) return; // shown again, it is told anew
   renewing = true;
   try {
     await renew();
