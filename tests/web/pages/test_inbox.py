@@ -9,8 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.web.pages.demo import Site, link, rows, value
 
+from afterturn.clock import to_text
 from afterturn.inbox import Inbox, InboxQuery
-from afterturn.web.pages import asking
+from afterturn.web.pages import asking, inbox
 from afterturn.web.pages.live import Live
 from afterturn.web.pages.rendering import POLICY
 
@@ -206,6 +207,25 @@ async def test_a_stream_tells_how_many_came_after_the_page_was_made(site: Site) 
         await site.settle("new-one", "hello", "maple-court")
         await site.settle("elsewhere", "hello", "harbor-12")
         assert await listening == [{"count": 0, "more": False}, {"count": 1, "more": False}]
+
+
+async def test_a_stream_says_where_more_came_in_than_it_looks_through(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "_LOOKED_AT", 3)
+    site.app.state.live = Live(every=0.01, looks=1)
+    after = {"after": to_text(site.backbone.clock())}
+    told: list[str] = []
+    async with site.client() as client:
+        for number in range(5):
+            await site.settle(f"other-{number}", "hello", "harbor-12")
+            if number % 2 == 0:
+                told.append((await client.get("/live", params={"channel": "email", **after})).text)
+    assert [[json.loads(line[6:]) for line in one.splitlines() if line.startswith("data: ")] for one in told] == [
+        [{"count": 0, "more": False}],
+        [{"count": 0, "more": True}],
+        [{"count": 0, "more": True}],
+    ]
 
 
 async def test_a_stream_ends_when_the_session_does(site: Site) -> None:

@@ -98,7 +98,10 @@ async def _is_somebody(reach: Reach, person: str | None, words: str) -> bool:
 
 @router.get("/live")
 async def tell_arrivals(request: Request, reach: Reached) -> Response:
-    """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``)."""
+    """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``).
+
+    ``more``: there may be others, since so much came in that a look does not get through it.
+    """
     given = request.query_params
     try:
         after = RecencyKey(parse_time(given.get("after", "")), given.get("id", ""))
@@ -110,8 +113,9 @@ async def tell_arrivals(request: Request, reach: Reached) -> Response:
     )
 
     async def look(reach: Reach) -> dict[str, object]:
-        found = arrived((await reach.page(query, None)).rows, after)
-        return {"count": found, "more": found == _MOST_ARRIVED}
+        page = await reach.page(query, None)
+        found = arrived(page.rows, after)
+        return {"count": found, "more": found == _MOST_ARRIVED or not page.complete}
 
     return StreamingResponse(
         events(request, look), media_type="text/event-stream", headers={**HEADERS, "x-accel-buffering": "no"}

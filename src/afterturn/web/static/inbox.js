@@ -63,8 +63,8 @@ const title = document.title;
 
 function tell({ count, more }) {
   const link = bar.querySelector("a");
-  const text = count ? `${count}${more ? "+" : ""} new` : "";
-  link.hidden = !count;
+  const text = count ? `${count}${more ? "+" : ""} new` : more ? "Perhaps new" : "";
+  link.hidden = !text;
   link.querySelector("span").textContent = text;
   document.title = text ? `(${text}) ${title}` : title;
 }
