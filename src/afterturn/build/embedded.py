@@ -31,7 +31,7 @@ async def open_embedded(
     _refuse_foreign(registry)
     wake = asyncio.Event()
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
-        store = SqliteStore(database, outbox=sqlite_stream.outbox)
+        store = SqliteStore(database, outbox=sqlite_stream.outbox, clock=clock)
         stream = SqliteStream(database, clock, on_publish=wake.set, consumers=registry.names)
         worker = Worker(
             database,

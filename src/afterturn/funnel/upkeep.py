@@ -124,7 +124,9 @@ class GraphUpkeep:
     async def _subscribed(self, mailbox: str, known: Known, *, renew: bool) -> Known:
         before = known.subscription
         found = await self._graph.renew(before) if renew and before is not None else None
-        if found is None:
+        if found is not None:
+            await self._mailboxes.remember(found.id, mailbox)  # or it would be forgotten, and what it tells refused
+        else:
             found = await self._graph.subscribe(mailbox, url=self._url, client_state=self._client_state)
             await self._mailboxes.remember(found.id, mailbox)
             if before is not None:

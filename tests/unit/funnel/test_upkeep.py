@@ -72,6 +72,14 @@ async def test_it_is_renewed_long_before_it_ends_and_never_made_twice(house: Off
     assert len(house.exchange.made("PATCH")) <= 8
 
 
+async def test_after_months_of_renewals_its_notifications_are_still_ours(house: Office) -> None:
+    for _ in range(80):
+        await house.keep(12 * HOUR)
+    assert house.exchange.subscriptions.keys() == {"sub-1"}
+    await house.told(created(house.exchange.deliver(1, house.clock())))
+    assert await house.texts() == ["I am mail 1."]
+
+
 async def test_after_an_outage_it_is_made_anew_and_what_came_meanwhile_is_taken_in_once(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
