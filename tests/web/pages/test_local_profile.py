@@ -114,5 +114,5 @@ def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> 
 
         seen.go("/operations")
         expect(page.locator("[data-stage=dead] .number")).to_have_text("0")
-        expect(page.locator("#stages svg")).to_have_count(5)
+        expect(page.locator("#stages svg")).to_have_count(6)
         expect(page.get_by_role("progressbar", name="topics has seen")).to_be_visible()
