@@ -68,6 +68,18 @@ def test_sigterm_is_graceful_too_and_what_runs_is_finished(db: Path, own_app: Ow
     assert stamped(db) == 1
 
 
+def test_it_stops_also_where_nobody_reads_what_it_says(db: Path, own_app: OwnApp) -> None:
+    with start("--app", own_app(QUICK), "up", "--no-http") as process:
+        assert process.stderr is not None
+        assert b"Ctrl-C stops" in process.stderr.readline()
+        process.stderr.close()
+        interrupt(process)
+        try:
+            assert process.wait(timeout=30) in (0, 141)
+        finally:
+            process.kill()
+
+
 def test_a_second_ctrl_c_stops_at_once_and_what_was_cut_off_runs_again(db: Path, own_app: OwnApp) -> None:
     app = own_app(SLOW % 60)
     call("--app", app, "settle", stdin=turn("c-1"))

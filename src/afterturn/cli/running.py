@@ -115,8 +115,8 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
     running = asyncio.create_task(run(stop))
 
     def ask() -> None:
+        stop.set()  # first: whoever read what is said here may have gone away
         note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
-        stop.set()
 
     with interruptible(ask, running.cancel):
         for line in notes:  # here, since they say that Ctrl-C stops it
