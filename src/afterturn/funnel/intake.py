@@ -6,10 +6,9 @@ Whatever dies half-way is done again by the provider's next delivery, and change
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -32,7 +31,7 @@ from afterturn.funnel.arrivals import (
 )
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.moving import carry, decide
-from afterturn.funnel.names import remember_name
+from afterturn.funnel.names import name_notes
 from afterturn.funnel.placing import place_of
 from afterturn.funnel.records import message_of, meta_of
 from afterturn.funnel.threads import (
@@ -43,7 +42,7 @@ from afterturn.funnel.threads import (
     find_thread,
     is_stranger,
     moved_to,
-    remember_thread,
+    thread_notes,
 )
 from afterturn.model import (
     MAX_TURN_MESSAGES,
@@ -54,7 +53,7 @@ from afterturn.model import (
     Message,
     Turn,
 )
-from afterturn.store.port import Chore, Keeper
+from afterturn.store.port import Chore, Keeper, Note
 
 ANSWER = "answer"
 """Chores: a message waits for somebody's answer."""
@@ -208,41 +207,10 @@ class Intake:
     async def _remember(
         self, one: Arrived, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
     ) -> None:
-        """Before the message is saved: what dies in between is remembered again. None of the notes needs another, so
-        they share a wait.
-        """
-        notes: list[Awaitable[object]] = []
-        if one.channel is Channel.EMAIL:
-            names = [message.provider_id or message.id]
-            notes.append(remember_thread(self._store, conversation_id, one.thread, one.party, one.at, names))
-        elif one.extra.get("opt") in ("in", "out"):
-            notes.append(self._opt(one, opted))
-        else:
-            notes.append(self._store.note(SEEN, _key(one), to_text(one.at), kept=SEEN_FOR))
-        if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
-            references: list[JsonValue] = [one.provider_id, *one.thread.after]
-            person = one.party.answers or one.party.sender
-            route: JsonValue = {
-                "account": one.party.account,
-                "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else person,
-                "sender": person,
-                "topic": one.extra.get("topic"),
-                "message": message.id,
-                "subject": one.extra.get("subject") or one.thread.subject,
-                "references": references[:20],
-            }
-            rank = 0 if again else _rank(one.at)  # another mailbox may have the same mail a moment later
-            notes.append(self._store.note(ROUTE, conversation_id, route, rank=rank, replace=not again))
-        about: dict[str, JsonValue] = dict(one.extra)
-        if one.said_at is not None:
-            about["saidAt"] = to_text(one.said_at)
-        if one.hush is not None:
-            about["hush"] = one.hush.value
-        if about:
-            notes.append(self._store.note(ABOUT, f"{conversation_id} {message.id}", about))
-        if "name" in about or "username" in about:
-            notes.append(remember_name(self._store, one, _rank(one.at)))
-        await asyncio.gather(*notes)
+        """Before the message is saved: what dies in between is remembered again."""
+        await self._store.note_all(_notes(one, conversation_id, message, again=again))
+        if _opts(one):
+            await self._opt(one, opted)
 
     async def _opt(self, one: Arrived, before: JsonValue) -> None:
         """The last word counts, also where our clock has gone back. A delivery that comes again, or is sent again by
@@ -340,6 +308,42 @@ class Intake:
         value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
         await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
         return Taken("noted")
+
+
+def _opts(one: Arrived) -> bool:
+    """Whether it says that somebody wants automatic answers, or none."""
+    return one.channel is not Channel.EMAIL and one.extra.get("opt") in ("in", "out")
+
+
+def _notes(one: Arrived, conversation_id: str, message: Message, *, again: bool) -> list[Note]:
+    """What has to be known of a message before it is there; none of it needs another."""
+    notes: list[Note] = []
+    if one.channel is Channel.EMAIL:
+        notes += thread_notes(conversation_id, one.thread, one.party, one.at, [message.provider_id or message.id])
+    elif not _opts(one):
+        notes.append(Note(SEEN, _key(one), to_text(one.at), kept=SEEN_FOR))
+    if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
+        references: list[JsonValue] = [one.provider_id, *one.thread.after]
+        person = one.party.answers or one.party.sender
+        route: JsonValue = {
+            "account": one.party.account,
+            "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else person,
+            "sender": person,
+            "topic": one.extra.get("topic"),
+            "message": message.id,
+            "subject": one.extra.get("subject") or one.thread.subject,
+            "references": references[:20],
+        }
+        rank = 0 if again else _rank(one.at)  # another mailbox may have the same mail a moment later
+        notes.append(Note(ROUTE, conversation_id, route, rank, replace=not again))
+    about: dict[str, JsonValue] = dict(one.extra)
+    if one.said_at is not None:
+        about["saidAt"] = to_text(one.said_at)
+    if one.hush is not None:
+        about["hush"] = one.hush.value
+    if about:
+        notes.append(Note(ABOUT, f"{conversation_id} {message.id}", about))
+    return [*notes, *name_notes(one, _rank(one.at))]
 
 
 def _key(one: Arrived) -> str:

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from afterturn.funnel.arrivals import Arrived
-from afterturn.store.port import Keeper
+from afterturn.store.port import Keeper, Note
 
 NAMED = "named"
 """Notes: the name that somebody bears, by their address as conversations hold it."""
 
 
-async def remember_name(keeper: Keeper, one: Arrived, rank: int) -> None:
+def name_notes(one: Arrived, rank: int) -> list[Note]:
     """The name that a channel tells with a message of somebody's. ``rank``: of its time; the newest one stays."""
     told: dict[str, JsonValue] = {key: one.extra[key] for key in ("name", "username") if one.extra.get(key)}
-    if told and "direction" not in one.extra:
-        await keeper.note(NAMED, one.party.sender, told, rank=rank, replace=True)
+    return [Note(NAMED, one.party.sender, told, rank, replace=True)] if told and "direction" not in one.extra else []
 
 
 async def names_of(keeper: Keeper, people: Sequence[str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from afterturn.addresses import digest, legal_id
 from afterturn.clock import EPOCH, parse_time, to_text
 from afterturn.funnel.arrivals import Arrived, Party, Thread
-from afterturn.store.port import Keeper
+from afterturn.store.port import Keeper, Note
 
 THREAD = "thread"
 """Notes: the id of a mail, and the conversation that it is in."""
@@ -34,7 +34,7 @@ Clues = Mapping[str, Sequence[str]]
 
 
 def clues_of(thread: Thread, party: Party, names: Sequence[str] = ()) -> Clues:
-    """What to look at for an arrival. ``names``: as for :func:`remember_thread`."""
+    """What to look at for an arrival. ``names``: as for :func:`thread_notes`."""
     mails = list(dict.fromkeys((*names, *thread.after)))
     subjects = [] if thread.subject is None else [subject_key(party, thread.subject)]
     return {THREAD: mails, SUBJECT: subjects, MOVED: [thread.conversation_id]}
@@ -56,17 +56,15 @@ def find_thread(clues: Clues, known: Mapping[str, Mapping[str, JsonValue]], at: 
     return str(known[MOVED].get(own, own))
 
 
-async def remember_thread(
-    keeper: Keeper, conversation_id: str, thread: Thread, party: Party, at: datetime, names: Sequence[str]
-) -> None:
-    """``names``: the ids under which answers will speak of this mail."""
-    for name in names:
-        await keeper.note(THREAD, name, conversation_id)
+def thread_notes(conversation_id: str, thread: Thread, party: Party, at: datetime, names: Sequence[str]) -> list[Note]:
+    """What to remember of a mail. ``names``: the ids under which answers will speak of it."""
+    notes = [Note(THREAD, name, conversation_id) for name in names]
     if thread.subject is not None:
         value: JsonValue = {"conversation": conversation_id, "at": to_text(at)}
         # An older mail that comes again does not turn it back.
         rank = (at - EPOCH) // timedelta(microseconds=1)
-        await keeper.note(SUBJECT, subject_key(party, thread.subject), value, rank=rank, replace=True)
+        notes.append(Note(SUBJECT, subject_key(party, thread.subject), value, rank, replace=True))
+    return notes
 
 
 def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Self
 
 from pydantic import Field, JsonValue, model_validator
@@ -13,6 +15,18 @@ MAX_VALUE_BYTES = 10_000
 """Of the JSON of a note or a chore: ids and small facts, no content."""
 MAX_CHORES = 3
 """Beside a whole turn, two items each, they have to fit a DynamoDB transaction (100 items)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is to be written under a key of a name, and what it may replace; see ``Keeper.note``."""
+
+    name: str
+    key: str
+    value: JsonValue
+    rank: int = 0
+    replace: bool = False
+    kept: timedelta | None = None
 
 
 class Chore(Record):

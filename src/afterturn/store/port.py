@@ -25,7 +25,7 @@ from afterturn.model import (
     Turn,
     WorkOrder,
 )
-from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Amendment, Chore, TakenChore, WaitingChore
+from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Amendment, Chore, Note, TakenChore, WaitingChore
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +232,12 @@ class Keeper(Protocol):
         """
         ...
 
+    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
+        """The same for several in one go; returns of each whether it was written. Each is a unit of its own: where it
+        raises, some may have been written.
+        """
+        ...
+
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         """The values under those of the keys that are known, as they are now."""
         ...
@@ -349,6 +355,7 @@ __all__ = [
     "Failure",
     "FailureKey",
     "Keeper",
+    "Note",
     "OrderKey",
     "Range",
     "Reader",

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.store.shelf import Shelf
 
 from afterturn.errors import InvalidInput, InvalidRecord
-from afterturn.store.port import MAX_VALUE_BYTES, Store
+from afterturn.store.port import MAX_VALUE_BYTES, Note, Store
 
 
 class NoteContract:
@@ -38,6 +38,20 @@ class NoteContract:
         wanted = {"mail": ["k", "k", "unknown"], "person": ["k"], "moved": ["k"], "none": []}
         assert await store.notes(wanted) == {"mail": {"k": 1}, "person": {"k": {"a": None}}, "moved": {}, "none": {}}
         assert await store.notes({}) == {}
+
+    async def test_several_notes_written_in_one_go_are_as_if_written_one_by_one(self, store: Store) -> None:
+        await store.note("mail", "ranked", 1, rank=5)
+        notes = [
+            Note("mail", "k", 1),
+            Note("mail", "k2", 2),
+            Note("mail", "ranked", 2, rank=4),
+            Note("person", "k", "x", rank=1, replace=True, kept=timedelta(days=1)),
+        ]
+        assert list(await store.note_all(notes)) == [True, True, False, True]
+        assert list(await store.note_all(notes)) == [False, False, False, True]
+        assert await store.noted("mail", ["k", "k2", "ranked"]) == {"k": 1, "k2": 2, "ranked": 1}
+        assert await store.noted("person", ["k"]) == {"k": "x"}
+        assert list(await store.note_all([])) == []
 
     async def test_of_one_rank_the_first_note_stays(self, store: Store) -> None:
         """So writing one takes something once."""

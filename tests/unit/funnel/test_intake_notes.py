@@ -14,6 +14,7 @@ from afterturn.funnel.arrivals import Hush
 from afterturn.funnel.intake import ABOUT, OPTED_OUT, ROUTE, Intake
 from afterturn.funnel.threads import THREAD
 from afterturn.model import ConversationMeta, Message, Turn
+from afterturn.store.port import Note
 
 __all__ = ["house"]
 
@@ -69,6 +70,11 @@ class Forgetful:
         if name == self._name:
             raise StoreError("the disk is full")
         return await self._store.note(name, key, value, **more)
+
+    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
+        if any(one.name == self._name for one in notes):
+            raise StoreError("the disk is full")
+        return await self._store.note_all(notes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

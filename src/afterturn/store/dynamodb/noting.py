@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from pydantic import JsonValue
 
@@ -14,6 +13,7 @@ from afterturn.clock import Clock
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.requests import IS_NEW, any_of, below, put
 from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.kept import Note
 
 
 class Noting:
@@ -23,14 +23,14 @@ class Noting:
         self._table = table
         self._clock = clock
 
-    async def note(self, name: str, key: str, dump: str, rank: int, replace: bool, kept: timedelta | None) -> bool:
-        """``dump``: the value as JSON."""
-        place = keys.note(name, key)
+    async def note(self, given: Note, dump: str) -> bool:
+        """``dump``: its value as JSON."""
+        place = keys.note(given.name, given.key)
         call = uuid.uuid4().hex
-        item = {"kind": "note", "value": dump, "rank": rank, "call": call}
-        if kept is not None:
-            item[TTL_ATTRIBUTE] = int((self._clock() + kept).timestamp()) + 1
-        is_lower = below("rank", value=rank + 1 if replace else rank)
+        item = {"kind": "note", "value": dump, "rank": given.rank, "call": call}
+        if given.kept is not None:
+            item[TTL_ATTRIBUTE] = int((self._clock() + given.kept).timestamp()) + 1
+        is_lower = below("rank", value=given.rank + 1 if given.replace else given.rank)
 
         async def unit() -> bool:
             try:

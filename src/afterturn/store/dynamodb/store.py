@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace as replaced
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +34,7 @@ from afterturn.store.port import (
     ConsumerState,
     Failure,
     FailureKey,
+    Note,
     OrderKey,
     Range,
     RecencyKey,
@@ -158,8 +161,11 @@ class DynamoStore:
         replace: bool = False,
         kept: timedelta | None = None,
     ) -> bool:
-        dump = rules.value_dump(value, "value")
-        return await self._noting.note(encodable(name), encodable(key), dump, rank, replace, kept)
+        return await self._noting.note(*_dumped(Note(name, key, value, rank, replace, kept)))
+
+    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
+        given = [_dumped(one) for one in notes]
+        return await asyncio.gather(*(self._noting.note(one, dump) for one, dump in given))
 
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._noting.noted(encodable(name), [encodable(key) for key in keys])
@@ -245,3 +251,9 @@ def _is_id(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _dumped(note: Note) -> tuple[Note, str]:
+    """Fit for the table, with its value as JSON. Raises InvalidRecord."""
+    fit = replaced(note, name=encodable(note.name), key=encodable(note.key))
+    return fit, rules.value_dump(note.value, "value")

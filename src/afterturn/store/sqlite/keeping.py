@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
 
 from afterturn.clock import from_text, to_text
-from afterturn.store.port import Chore, TakenChore, WaitingChore
+from afterturn.store.port import Chore, Note, TakenChore, WaitingChore
 from afterturn.store.sqlite import rows
 
 _FORGOTTEN_AT_ONCE = 100
 """More than one, so that what is over goes faster than it comes; few, so that nobody waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What is noted; ``dump``: the value as JSON."""
-
-    name: str
-    key: str
-    dump: str
-    rank: int
-
-
-def note(connection: sqlite3.Connection, given: Note, replace: bool, kept: timedelta | None, now: datetime) -> bool:
-    if kept is not None:
+def note(connection: sqlite3.Connection, given: Note, dump: str, now: datetime) -> bool:
+    """``dump``: its value as JSON."""
+    if given.kept is not None:
         _forget(connection, now)
-    wins = ">=" if replace else ">"
+    wins = ">=" if given.replace else ">"
     written = connection.execute(
         "INSERT INTO notes (name, key, value, rank, expires_at) VALUES (?,?,?,?,?) "
         "ON CONFLICT (name, key) DO UPDATE SET value=excluded.value, rank=excluded.rank, "
         f"expires_at=excluded.expires_at WHERE excluded.rank {wins} notes.rank",
-        (given.name, given.key, given.dump, given.rank, None if kept is None else to_text(now + kept)),
+        (given.name, given.key, dump, given.rank, None if given.kept is None else to_text(now + given.kept)),
     )
     return written.rowcount > 0
 

@@ -19,6 +19,7 @@ from afterturn.store.port import (
     ConsumerState,
     Failure,
     FailureKey,
+    Note,
     OrderKey,
     Range,
     RecencyKey,
@@ -105,9 +106,13 @@ class SqliteStore:
         replace: bool = False,
         kept: timedelta | None = None,
     ) -> bool:
-        given = keeping.Note(name, key, rules.value_dump(value, "value"), rank)
+        [written] = await self.note_all([Note(name, key, value, rank, replace, kept)])
+        return written
+
+    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
+        given = [(one, rules.value_dump(one.value, "value")) for one in notes]
         now = self._clock()
-        return await self._database.write(lambda c: keeping.note(c, given, replace, kept, now))
+        return await self._database.write(lambda c: [keeping.note(c, one, dump, now) for one, dump in given])
 
     async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
         return await self._database.read(lambda c: keeping.noted(c, name, keys))
