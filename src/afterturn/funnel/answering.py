@@ -279,11 +279,11 @@ class Answering:
             text=text,
             at=_behind(messages, self._clock()),
         )
+        answers = _answered_by_it(route, messages) or _message_of(chore)
+        sending = dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
-            chores=[dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock())]
-            if conversation.channel in SENT_ON
-            else (),
+            chores=[sending] if conversation.channel in SENT_ON else (),
         )
         return False
 
@@ -321,15 +321,33 @@ class Answering:
             await self._writes.settle(turn)
 
 
-def dispatch_of(conversation_id: str, message: Message, *, automatic: bool, due_at: datetime | None = None) -> Chore:
-    """The chore to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead."""
+def dispatch_of(
+    conversation_id: str,
+    message: Message,
+    *,
+    automatic: bool,
+    due_at: datetime | None = None,
+    answers: str | None = None,
+) -> Chore:
+    """The chore to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
+    ``answers``: the message that it answers, where that is known.
+    """
+    value: dict[str, JsonValue] = {"message": message.id, "automatic": automatic}
+    if answers:
+        value["answers"] = answers
     return Chore(
         kind=DISPATCH,
         key=f"{digest(conversation_id, message.id)}",
         conversation_id=conversation_id,
-        value={"message": message.id, "automatic": automatic},
+        value=value,
         due_at=due_at or message.at,
     )
+
+
+def _answered_by_it(route: JsonValue, messages: Sequence[Message]) -> str | None:
+    """The newest message that wants an answer, if it was in sight when somebody was asked."""
+    newest = route.get("message") if isinstance(route, dict) else None
+    return next((one.id for one in reversed(messages) if one.id == newest), None)
 
 
 def _behind(messages: Sequence[Message], now: datetime) -> datetime:

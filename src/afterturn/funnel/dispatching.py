@@ -138,7 +138,7 @@ class Dispatching:
         route = (await self._store.noted(ROUTE, [chore.conversation_id])).get(chore.conversation_id)
         if conversation is None or message is None or not isinstance(route, dict):
             return "undeliverable", "no-route", ()
-        outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(chore))
+        outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(chore), answers=_answers(chore))
         sender = self._choose(outgoing)
         if sender is None:
             raise NotSetUp
@@ -213,9 +213,15 @@ class Dispatching:
         return [from_text(str(one)) for one in found] if isinstance(found, list) else []
 
 
-def outgoing_of(conversation: Conversation, message: Message, route: Mapping[str, Any], *, automatic: bool) -> Outgoing:
-    """The message as its channel sends it, by the way that the newest message came in."""
+def outgoing_of(
+    conversation: Conversation, message: Message, route: Mapping[str, Any], *, automatic: bool, answers: str | None
+) -> Outgoing:
+    """The message as its channel sends it, by the way that the newest message came in.
+
+    A mail has to name the newest one to stay in its thread; a chat shows what is named, so that it is ``answers``.
+    """
     references = [str(one) for one in route.get("references") or ()]
+    newest = references[0] if references else None
     return Outgoing(
         conversation_id=conversation.id,
         message_id=message.id,
@@ -225,7 +231,7 @@ def outgoing_of(conversation: Conversation, message: Message, route: Mapping[str
         text=message.text,
         attachments=message.attachments,
         subject=None if route.get("subject") is None else str(route["subject"]),
-        in_reply_to=references[0] if references else None,
+        in_reply_to=answers if conversation.channel is Channel.TELEGRAM else newest,
         references=tuple(reversed(references)),
         automatic=automatic,
         topic=None if route.get("topic") is None else str(route["topic"]),
@@ -235,6 +241,11 @@ def outgoing_of(conversation: Conversation, message: Message, route: Mapping[str
 def _name(chore: TakenChore) -> str:
     message = chore.value.get("message") if isinstance(chore.value, dict) else None
     return f"{chore.conversation_id} {message}"
+
+
+def _answers(chore: TakenChore) -> str | None:
+    answers = chore.value.get("answers") if isinstance(chore.value, dict) else None
+    return answers if isinstance(answers, str) else None
 
 
 def _is_automatic(chore: TakenChore) -> bool:
