@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.command import call, run
+from tests.cli.command import call, run, turn
 
 from afterturn.config import Settings
 
@@ -102,6 +102,28 @@ def test_a_flag_goes_before_the_variable_and_the_nearer_flag_before_the_other(
     assert "variable.db" in call("stats").err
     assert "before.db" in call("--db", "before.db", "stats").err
     assert "after.db" in call("--db", "before.db", "stats", "--db", "after.db").err
+
+
+def test_a_misspelt_setting_is_named_once_with_the_one_that_was_meant(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("settle", stdin=turn())
+    plain = call("stats", "--json")
+    monkeypatch.setenv("AFTERTURN_TWILO_AUTH_TOKEN", "a-secret")
+    done = call("stats", "--json")
+    assert (done.code, done.json.keys()) == (0, plain.json.keys())
+    hint = "did you mean AFTERTURN_TWILIO_AUTH_TOKEN?"
+    assert done.err == f"AFTERTURN_TWILO_AUTH_TOKEN is no setting of afterturn, and is ignored; {hint}\n"
+    assert call("reactions", "failed").err.count("AFTERTURN_TWILO_AUTH_TOKEN") == 1
+
+
+@pytest.mark.parametrize("name", ["AFTERTURN_DIRECTORY", "AFTERTURN_OF_OUR_OWN", "TWILO_AUTH_TOKEN", "AFTERTURN_"])
+def test_a_variable_that_is_read_or_somebody_elses_is_not_spoken_of(
+    db: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    call("settle", stdin=turn())
+    monkeypatch.setenv(name, "")
+    assert name not in call("stats").err
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ _SETTINGS = """\
 
 Every setting is an environment variable, read once when an app is opened and fixed from then on. In Python the same
 names are keyword arguments of `App.open`, and win over the environment. A duration is a number and a unit: `250ms`,
-`90s`, `5m`, `1.5h`, `7d`. A setting that makes no sense is refused by name, with exit code 2. Secrets are masked
-wherever settings are printed.
+`90s`, `5m`, `1.5h`, `7d`. A setting that makes no sense is refused by name, with exit code 2. Of a name that is
+almost one of these, the command says which was meant, and goes on. Secrets are masked wherever settings are printed.
 
 | variable | default | what it sets |
 |---|---|---|

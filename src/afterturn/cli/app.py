@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -23,6 +24,8 @@ from afterturn.cli import (
 )
 from afterturn.cli.exits import EPILOG, Commands
 from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
+from afterturn.cli.output import note
+from afterturn.operations.wires.settings import misspelt
 
 app = typer.Typer(
     cls=Commands,
@@ -88,3 +91,5 @@ def root(
     """
     ctx.obj = Shared(profile=profile, db=db, app=app_name, log_level=log_level)
     set_up_logging(ctx, None)
+    for name, near in misspelt(os.environ):
+        note(f"{name} is no setting of afterturn, and is ignored; did you mean {near}?")

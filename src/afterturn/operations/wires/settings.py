@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Self, get_args
 from urllib.parse import urlsplit
@@ -65,6 +65,22 @@ def is_read(name: str) -> bool:
 def meant(name: str) -> str | None:
     """The setting that a name which is none is most like."""
     return next(iter(get_close_matches(name, sorted(KNOWN), n=1, cutoff=0.85)), None)
+
+
+def misspelt(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Variables that begin as ours and are read by nobody, each with the one that was meant; sorted.
+
+    Compared is what follows the prefix, which alone makes short names alike. What is like none of ours is left alone:
+    an app may have variables of its own.
+    """
+    found: list[tuple[str, str]] = []
+    for name in sorted(names):
+        told = name.upper()
+        if told.startswith(PREFIX) and told not in KNOWN:
+            rest = told.removeprefix(PREFIX)
+            near = get_close_matches(rest, sorted(one.removeprefix(PREFIX) for one in KNOWN), n=1, cutoff=0.75)
+            found += [(name, f"{PREFIX}{one}") for one in near]
+    return tuple(found)
 
 
 def understood(given: Mapping[str, str]) -> tuple[Mapping[str, object], Mapping[str, str]]:
