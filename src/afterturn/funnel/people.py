@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from afterturn.funnel.answering import SENT_ON, dispatch_of
-from afterturn.funnel.intake import PERSON, ROUTE
+from afterturn.funnel.intake import OPTED_OUT, PERSON, ROUTE
 from afterturn.funnel.placing import learn
 from afterturn.model import ConversationMeta, Message
 from afterturn.store.port import Chore, Keeper
@@ -16,6 +16,16 @@ async def reply_chores(keeper: Keeper, meta: ConversationMeta, message: Message)
     if meta.channel not in SENT_ON or meta.id not in await keeper.noted(ROUTE, [meta.id]):
         return []
     return [dispatch_of(meta.id, message, automatic=False)]
+
+
+async def has_opted_out(keeper: Keeper, conversation_id: str, people: Sequence[str]) -> bool:
+    """Whether whom a reply would go to, one of the people, wrote STOP. It is sent nevertheless: only its provider knows
+    to which of our numbers that was said, and refuses it for good.
+    """
+    known = await keeper.notes({ROUTE: [conversation_id], OPTED_OUT: list(people)})
+    route = known[ROUTE].get(conversation_id)
+    found = known[OPTED_OUT].get(str(route["recipient"])) if isinstance(route, dict) else None
+    return isinstance(found, dict) and bool(found.get("out"))
 
 
 async def remember_place(

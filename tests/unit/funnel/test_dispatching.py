@@ -17,7 +17,7 @@ from afterturn.build import open_backbone
 from afterturn.funnel.answering import dispatch_of
 from afterturn.funnel.arrivals import Moved
 from afterturn.funnel.dispatching import DISPATCHED, Dispatching
-from afterturn.funnel.intake import ROUTE
+from afterturn.funnel.intake import OPTED_OUT, ROUTE
 from afterturn.funnel.sending.port import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
 from afterturn.funnel.threads import MOVED, THREAD
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
@@ -141,6 +141,18 @@ async def test_what_cannot_be_sent_or_may_have_been_is_never_tried_again(
     house.clock.advance(timedelta(days=1))
     assert await house.dispatching.once() == 0
     assert await house.state() == state
+
+
+async def test_a_persons_reply_to_who_wrote_stop_is_refused_once_and_for_all(house: House) -> None:
+    """Whether they meant the number that is written from, its provider knows."""
+    await house.backbone.store.note(OPTED_OUT, "theirs", {"out": True, "at": "2026-03-01T12:00:00Z"})
+    house.provider.acts = [taken, failing(Undeliverable("provider", Reason.OPTED_OUT, "21610"))]
+    for number in (1, 2):
+        await house.answer(number, automatic=False)
+        await house.dispatching.once()
+    house.clock.advance(timedelta(days=1))
+    assert await house.dispatching.once() == 0
+    assert [await house.state(number) for number in (1, 2)] == [("sent", None), ("undeliverable", "opted-out")]
 
 
 async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(house: House) -> None:

@@ -6,10 +6,12 @@ import re
 
 import pytest
 from pydantic import JsonValue
+from tests.unit.funnel.test_intake import THEIRS, sms
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.funnel.intake import Intake
 from afterturn.funnel.names import NAMED
 from afterturn.model import Attachment
 
@@ -193,6 +195,17 @@ async def test_what_became_of_sending_a_reply_stands_below_it(site: Site, noted:
         await site.backbone.store.note(DISPATCHED, f"gas-smell-2b {last.id}", noted)
         page = (await client.get(PATH)).text
     assert words in page.partition("On my way.")[2]
+
+
+async def test_before_a_reply_it_is_said_that_the_person_wrote_stop(site: Site) -> None:
+    intake, path = Intake(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
+    words = "This person wrote STOP:"
+    async with site.client() as client:
+        for number, (opt, said) in enumerate((("", False), ("out", True), ("in", False))):
+            await intake.take(sms(number, opt or "Hello", at=site.backbone.clock(), extra={"opt": opt} if opt else {}))
+            assert (words in (await client.get(path)).text) is said
+        await intake.take(sms(9, "STOP", at=site.backbone.clock(), extra={"opt": "out"}))
+        assert words not in (await client.get(PATH)).text
 
 
 async def test_a_form_that_has_sent_one_reply_sends_no_other(site: Site) -> None:

@@ -17,8 +17,9 @@ from afterturn.errors import Conflict, InvalidRecord
 from afterturn.funnel.delivered import noted_of, sending_of
 from afterturn.funnel.intake import ABOUT
 from afterturn.funnel.names import names_of
+from afterturn.funnel.people import has_opted_out
 from afterturn.inbox import Row
-from afterturn.model import UNASSIGNED, Direction, Message, parse
+from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, Opened, Operator, Reached
@@ -85,6 +86,7 @@ async def show_conversation(
         here=here,
         older=address(here, older) if older else None,
         newest=cursor is None,
+        stopped=cursor is None and await _is_stopped(reach, row),
         key=request.app.state.form_key(),
         properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
@@ -165,6 +167,12 @@ async def _noted(
     coming = [one.id for one in messages if one.direction is Direction.INBOUND]
     keeper = reach.backbone.store
     return await sending_of(keeper, conversation_id, going), await noted_of(keeper, ABOUT, conversation_id, coming)
+
+
+async def _is_stopped(reach: Reach, row: Row) -> bool:
+    """Whether they wrote STOP, which is a word of texts alone."""
+    one = row.conversation
+    return one.channel is Channel.SMS and await has_opted_out(reach.backbone.store, one.id, one.participants)
 
 
 def _may_change(message: Message, now: datetime) -> bool:
