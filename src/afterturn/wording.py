@@ -67,6 +67,7 @@ _PATTERNS: Mapping[str, str] = {
     r"\Ahttps?://[^\s/?#@]+(/[^\s?#]*)?\z": "has to be an address with https://, without user, query or fragment",
     r"\Ahttps?://[^\s/?#@]+([/?][^\s#]*)?\z": "has to be an address with https:// or http://, without user or fragment",
     r"\Ahttps?://[^\s?#]+\z": "has to be an address with https://, without a query or fragment",
+    r"^[A-DFa-df]$": "has to be A, B, C, D or F",
     r"\A[A-Z]{2}\z": "has to be the two capital letters of a country",
     r"\A[a-zA-Z0-9_.-]{3,255}\z": "has to be 3 to 255 letters, digits, dots, dashes and underscores",
 }

@@ -123,6 +123,7 @@ def test_the_next_page_is_told_on_stderr_only(filled: Path) -> None:
         (["--limit", "0"], "--limit"),
         (["--limit", "501"], "--limit"),
         (["--topic", "Not A Label"], "--topic"),
+        (["--grade", "Z"], "--grade: has to be A, B, C, D or F"),
         (["--property", ""], "--property"),
         (["--owed", "nobody"], "nobody"),
         (["--failed", "nobody"], "nobody"),

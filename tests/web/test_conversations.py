@@ -27,3 +27,12 @@ async def test_paging_meets_each_once(rig: Rig) -> None:
         assert ids(first) == ["c9", "c8", "c7"]
         error = error_of(await client.get(INBOX, params={"limit": 3, "cursor": "null"}))
         assert error["code"] == "invalid_cursor"
+
+
+async def test_a_grade_that_nobody_gives_is_refused_with_those_that_are(rig: Rig) -> None:
+    async with rig.client("desk") as client:
+        assert (await client.get(INBOX, params={"grade": ["a", "F"]})).status_code == 200
+        answer = await client.get(INBOX, params={"grade": ["A", "Z"]})
+    error = error_of(answer)
+    assert (answer.status_code, error["field"]) == (422, "grade[1]")
+    assert "has to be A, B, C, D or F" in error["message"]

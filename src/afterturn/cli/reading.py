@@ -92,7 +92,7 @@ def inbox(
         types=type_ or (),
         channels=channel or (),
         topics=topic or (),
-        grades=[one.upper() for one in grade or ()],
+        grades=grade or (),
         owed=owed or (),
         failed=failed or (),
         status=status,

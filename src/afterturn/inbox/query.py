@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
 from afterturn.clock import to_text
 from afterturn.inbox.search import Hit
@@ -58,6 +58,9 @@ def _line(words: object) -> object:
 Words = Annotated[str, BeforeValidator(_line), Field(max_length=MAX_WORDS_CHARS)]
 """What is looked for in messages; as it is typed."""
 
+Grade = Annotated[str, Field(pattern=r"^[A-DFa-df]$"), AfterValidator(str.upper)]
+"""A letter of the grade consumer; a small one is the same."""
+
 
 class InboxQuery(Record):
     """A window (by name, or ``since <= recency < until``) and filters; those left empty ask nothing.
@@ -76,7 +79,7 @@ class InboxQuery(Record):
     types: tuple[Label, ...] = ()
     channels: tuple[Channel, ...] = ()
     topics: tuple[Label, ...] = ()
-    grades: tuple[Annotated[str, Field(max_length=2)], ...] = ()
+    grades: tuple[Grade, ...] = ()
     owed: tuple[Label, ...] = ()
     failed: tuple[Label, ...] = ()
     status: Status | None = None

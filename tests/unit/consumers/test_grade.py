@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.unit.consumers.helpers import START, agent, context, customer, run_in_windows, said, thread, window
 
 from afterturn.consumers.grade import (
@@ -21,6 +22,7 @@ from afterturn.consumers.grade import (
     tone_of,
 )
 from afterturn.consumers.manners import load_manners
+from afterturn.inbox import InboxQuery
 from afterturn.model import Channel, Message, Role
 
 MANNERS = load_manners()
@@ -89,6 +91,16 @@ def test_a_conversation_that_went_wrong_is_an_f_and_never_less_than_nothing() ->
 @pytest.mark.parametrize(("score", "grade"), [(100, "A"), (90, "A"), (89, "B"), (60, "C"), (45, "D"), (0, "F")])
 def test_letters(score: int, grade: str) -> None:
     assert letter(score) == grade
+
+
+def test_the_inbox_can_be_asked_for_every_letter_and_for_no_other() -> None:
+    letters = {letter(score) for score in range(101)}
+    for one in (chr(code) for code in range(0x21, 0x7F)):
+        if one.upper() in letters:
+            assert InboxQuery(grades=(one,)).grades == (one.upper(),)
+        else:
+            with pytest.raises(ValidationError):
+                InboxQuery(grades=(one,))
 
 
 def test_a_question_that_is_asked_again_while_open_is_open_once() -> None:

@@ -129,6 +129,22 @@ async def test_what_cannot_be_asked_is_a_page_that_says_so(site: Site, address: 
     assert 'role="alert"' in answer.text
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("/?channel=sms&channel=fax", "channel: has to be"),
+        ("/?grade=Z", "grade: has to be A, B, C, D or F"),
+        ("/?topic=Not+A+Label", "topic: has to be"),
+        ("/?window=5y", "window: has to be"),
+    ],
+)
+async def test_a_filter_that_makes_no_sense_is_named_as_the_address_has_it(site: Site, address: str, told: str) -> None:
+    async with site.client() as client:
+        answer = await client.get(address)
+    assert answer.status_code == 422
+    assert told in answer.text
+
+
 async def test_the_search_box_finds_ids_phones_mails_and_names(site: Site) -> None:
     async with site.client() as client:
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from afterturn.clock import to_text
 from afterturn.funnel.people import reply_chores
 from afterturn.inbox import InboxQuery, Row, Window
-from afterturn.inbox.query import MAX_LIMIT, Words
+from afterturn.inbox.query import MAX_LIMIT, Grade, Words
 from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
 from afterturn.store.kept import Amendment
 from afterturn.web.api import shapes
@@ -49,9 +49,7 @@ class InboxParameters(Parameters):
     type: Annotated[tuple[Label, ...], Field(description="Of this type.", max_length=100)] = ()
     channel: Annotated[tuple[Channel, ...], Field(description="Over this channel.", max_length=10)] = ()
     topic: Annotated[tuple[Label, ...], Field(description="With this topic.", max_length=100)] = ()
-    grade: Annotated[
-        tuple[Annotated[str, Field(max_length=2)], ...], Field(description="With this grade.", max_length=20)
-    ] = ()
+    grade: Annotated[tuple[Grade, ...], Field(description="With this grade.", max_length=20)] = ()
     owed: Annotated[
         tuple[Label, ...], Field(description="Where this consumer, or any, owes a reaction.", max_length=100)
     ] = ()
@@ -82,7 +80,7 @@ class InboxParameters(Parameters):
             types=self.type,
             channels=self.channel,
             topics=self.topic,
-            grades=tuple(one.upper() for one in self.grade),
+            grades=self.grade,
             owed=self.owed,
             failed=self.failed,
             status=self.status,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from afterturn.addresses import normalise
-from afterturn.errors import InvalidQuery
+from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.inbox import InboxQuery, Window
 from afterturn.mail.mailboxes import spelt
 from afterturn.model import UNASSIGNED, parse
@@ -54,7 +54,7 @@ def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQ
             asked[_TOGGLES[name]] = value == "1"
         else:
             asked[name] = value
-    return parse(InboxQuery, {**asked, **many})
+    return _parsed({**asked, **many})
 
 
 def pairs_of(query: InboxQuery) -> Pairs:
@@ -108,6 +108,16 @@ def address_of_person(words: str, region: str | None = None) -> str | None:
     if "@" in words and " " not in words:
         return spelt(words.removeprefix("mailto:"))
     return normalise(words, region) if _PHONE.match(words) else None
+
+
+def _parsed(asked: dict[str, object]) -> InboxQuery:
+    """Raises InvalidRecord that names what stands in the address."""
+    try:
+        return parse(InboxQuery, asked)
+    except InvalidRecord as error:
+        field = error.field.partition("[")[0]
+        names = {one: name for name, one in (*_FIELDS.items(), *_TOGGLES.items())}
+        raise InvalidRecord(names.get(field, error.field), error.problem) from None
 
 
 def _spelt(name: str, value: str) -> str:
