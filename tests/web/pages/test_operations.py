@@ -122,14 +122,24 @@ async def test_what_is_owed_is_named_and_put_into_the_stream_with_one_click(site
 
 async def test_only_an_admin_retires_and_promotes(site: Site) -> None:
     async with site.client("duty") as client:
-        assert ">Retire<" not in (await client.get("/operations")).text
+        assert "Retire" not in (await client.get("/operations")).text
         refused = await client.post("/operations/consumers", data={"name": "grade", "do": "retire"})
         assert refused.status_code == 403
     async with site.client("root") as client:
-        await client.post("/operations/consumers", data={"name": "grade", "do": "retire"})
+        page = (await client.get("/operations")).text
+        asks = page.partition('<summary>Retire<span class="unseen"> grade</span>…</summary>')[2].partition(
+            "</details>"
+        )[0]
+        assert ">Retire grade</button>" in asks
+        assert page.count("Retire grade") == 1
+        answer = await client.post("/operations/consumers", data={"name": "grade", "do": "retire"})
+        assert "grade is retired: it owes nothing any more" in (await client.get(answer.headers["location"])).text
         assert (await site.backbone.store.registrations())["grade"].state is ConsumerState.RETIRED
         assert ">Promote<" in (await client.get("/operations")).text
-        await client.post("/operations/consumers", data={"name": "grade", "do": "promote"})
+        again = await client.post("/operations/consumers", data={"name": "grade", "do": "promote"})
+        assert "grade is live: its stamps are seen" in (await client.get(again.headers["location"])).text
+        assert "grade is retired" not in (await client.get(answer.headers["location"])).text
+        assert "nobody is" not in (await client.get("/operations?done=retired&name=nobody")).text
         unknown = await client.post("/operations/consumers", data={"name": "nobody", "do": "retire"})
         assert unknown.status_code == 404
     assert (await site.backbone.store.registrations())["grade"].state is ConsumerState.LIVE

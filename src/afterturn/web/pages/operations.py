@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -13,6 +14,7 @@ from afterturn.errors import InvalidQuery, NotFound
 from afterturn.inbox import Window
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
+from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, Opened
 from afterturn.web.pages.history import History, Span
@@ -33,13 +35,15 @@ _DONE = {
     "redriven": "dead letter",
     "retried": "reaction",
     "emitted": "debt",
-    "changed": "consumer",
 }
 _SAID = {
     "redriven": "{} back in the stream.",
     "retried": "{} due again.",
     "emitted": "{} put into the stream again.",
-    "changed": "{} changed.",
+}
+_CHANGED = {
+    "promoted": (ConsumerState.LIVE, "{} is live: its stamps are seen, and it owes what comes."),
+    "retired": (ConsumerState.RETIRED, "{} is retired: it owes nothing any more, and its stamps stay."),
 }
 
 
@@ -52,10 +56,11 @@ async def show_operations(
     plots: str = "1h",
     done: str = "",
     n: str = "",
+    name: str = "",
 ) -> Response:
     """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet.
 
-    ``plots``: how far back they go.
+    ``plots``: how far back they go. ``done``: what has just been done, to ``n``, or to the consumer of a ``name``.
     """
     now = await take(backbone)
     past = _past(request, now.at, plots)
@@ -63,12 +68,13 @@ async def show_operations(
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=timedelta(0))
+    registered = await backbone.store.registrations()
     owing = [one for one in audit.debts if one.state.value == "owed"]
     return render(
         request,
         "operations.html",
         stages=stages(now, past),
-        consumers=consumers(now, past, await backbone.store.registrations(), backbone.registry.signalled),
+        consumers=consumers(now, past, registered, backbone.registry.signalled),
         here=address(PATH, [("owed", window.value), ("plots", past.span.value)]),
         spans=_links(Span, past.span, owed=window.value),
         letters=None if letters is None else [letter_view(one) for one in letters[:_SHOWN]],
@@ -81,7 +87,7 @@ async def show_operations(
         window=window,
         windows=_links(Window, window, plots=past.span.value),
         running=request.app.state.replays.running,
-        said=_said(done, n),
+        said=_said(done, n) or _said_of(done, name, registered),
     )
 
 
@@ -134,9 +140,10 @@ async def emit(caller: OnCall, backbone: Opened, form: Sent) -> Response:
 @router.post("/consumers")
 async def change_consumer(caller: Admin, backbone: Opened, form: Sent) -> Response:
     """Promote a consumer, or retire it."""
-    change = reactions.promote if form.one("do") == "promote" else reactions.retire
-    await change(caller, backbone, form.one("name"))
-    return _done("changed", 1)
+    promoting, name = form.one("do") == "promote", form.one("name")
+    change = reactions.promote if promoting else reactions.retire
+    await change(caller, backbone, name)
+    return see(PATH, ("done", "promoted" if promoting else "retired"), ("name", name))
 
 
 def _done(what: str, number: int, *more: tuple[str, str]) -> Response:
@@ -147,6 +154,12 @@ def _said(done: str, n: str) -> str | None:
     if done not in _DONE or not (n.isascii() and n.isdigit() and len(n) < 9):
         return None
     return _SAID[done].format(count(int(n), _DONE[done]))
+
+
+def _said_of(done: str, name: str, registered: Mapping[str, Registration]) -> str | None:
+    """Only what is so: an address may come from anywhere."""
+    state, words = _CHANGED.get(done, (None, ""))
+    return words.format(name) if name in registered and registered[name].state is state else None
 
 
 def _window(text: str) -> Window:
