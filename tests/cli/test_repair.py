@@ -100,17 +100,29 @@ def test_a_late_consumer_catches_up_by_replay(db: Path, own_app: OwnApp, tmp_pat
     assert call("audit", "--grace", "0s").code == 3
     assert call("--app", both, "drain").code == 0
     assert query(db, "SELECT count(*) FROM stamps WHERE consumer = 'late' AND through IS NOT NULL") == [(3,)]
-    assert call("replay", "--json").json == {"emitted": 3}
+    assert call("replay", "--all", "--json").json == {"emitted": 3}
     assert call("--app", both, "drain").code == 0
-    again = call("replay")
+    again = call("replay", "--all")
     assert again.out == "emitted  0\n"
     assert "to its end" in again.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--rate", "5"], ["--json"], ["--all", "--consumer", "good"], ["--all", "--property", "oak"]]
+)
+def test_a_replay_of_everything_has_to_be_asked_for(db: Path, owed: str, arguments: list[str]) -> None:
+    before = query(db, "SELECT count(*) FROM stream_main")
+    done = call("replay", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "--consumer" in done.err
+    assert "--all" in done.err
+    assert query(db, "SELECT count(*) FROM stream_main") == before
 
 
 def test_a_replay_takes_up_what_has_failed(own_app: OwnApp) -> None:
     call("--app", own_app(SICK), "settle", stdin=turn("c-1"))
     assert call("--app", own_app(SICK), "drain").code == 3
-    assert call("replay", "--json").json == {"emitted": 1}
+    assert call("replay", "--all", "--json").json == {"emitted": 1}
     done = call("--app", own_app(GOOD), "drain", "--json")
     assert (done.code, done.json["clean"], done.json["failed"]) == (0, True, 0)
 

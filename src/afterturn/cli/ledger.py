@@ -26,6 +26,7 @@ from afterturn.cli.options import (
 )
 from afterturn.cli.output import age, count, facts, note, table, write_json
 from afterturn.config import Settings
+from afterturn.errors import InvalidInput
 from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Audit, Selection
 
@@ -136,6 +137,9 @@ def replay(
         list[str] | None,
         typer.Option(metavar="CONSUMER", help="For this consumer; for all where none is named. Repeatable."),
     ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", metavar="", help="The whole of history, for all that are not retired.")
+    ] = False,
     rate: Annotated[float | None, typer.Option(metavar="N", min=0.001, help="At most so many events a second.")] = None,
     json_: Json = False,
     profile: Profiled = None,
@@ -143,11 +147,17 @@ def replay(
 ) -> None:
     """Ask consumers for a part of history, such as one that was registered after it.
 
-    What a consumer has seen to its end is left out. Stopped half-way, what was asked for is owed, and running it again
-    goes on. History sends nothing out (AFTERTURN_EFFECTS_FOR_HISTORY lifts that).
+    Name a consumer or a part (`--since`, `--until`, `--property`), or give `--all`. What a consumer has seen to its end
+    is left out. Stopped half-way, what was asked for is owed, and running it again goes on. History sends
+    nothing out (AFTERTURN_EFFECTS_FOR_HISTORY lifts that).
     """
-    settings = cli_settings(ctx, db)
-    emitted = asyncio.run(_replay(settings, selection(since, until, property_id), consumer or (), rate))
+    part = selection(since, until, property_id)
+    if (bool(consumer) or part != Selection()) == all_:
+        raise InvalidInput(
+            "name a consumer (--consumer) or a part of history (--since, --until, --property), or give --all for "
+            "everything; nothing was replayed"
+        )
+    emitted = asyncio.run(_replay(cli_settings(ctx, db), part, consumer or (), rate))
     if json_:
         write_json({"emitted": emitted})
         return
