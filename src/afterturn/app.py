@@ -81,11 +81,20 @@ def load_app(reference: str) -> App:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"app {reference!r}: importing {module_name} failed{_place(error)}: {error!r}") from error
+        told = f"importing {module_name} failed{_place(error)}: {error!r}{_advice(error, module_name)}"
+        raise ConfigError(f"app {reference!r}: {told}") from error
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         raise ConfigError(f"app {reference!r}: {module_name}.{attribute} is not an afterturn.App")
     return app
+
+
+def _advice(error: Exception, module_name: str) -> str:
+    """What to do where the module itself was not found, and not one that it imports."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is None or not f"{module_name}.".startswith(f"{missing}."):
+        return ""
+    return "; run it in the folder where the module is, or name that folder in PYTHONPATH"
 
 
 def _place(error: Exception) -> str:

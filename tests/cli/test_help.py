@@ -126,6 +126,15 @@ def test_a_variable_that_is_read_or_somebody_elses_is_not_spoken_of(
     assert name not in call("stats").err
 
 
+def test_of_an_app_that_is_not_found_it_is_said_where_to_be(tmp_path: Path) -> None:
+    (tmp_path / "broken_agnt.py").write_text("import no_such_thing_at_all")
+    (tmp_path / "pkg_agnt").mkdir()
+    for name, advised in (("my_agnt", True), ("my_agnt.parts", True), ("pkg_agnt.app", True), ("broken_agnt", False)):
+        done = call("--app", f"{name}:app", "drain")
+        assert (done.code, f"importing {name} failed" in done.err) == (2, True)
+        assert ("run it in the folder where the module is, or name that folder in PYTHONPATH" in done.err) == advised
+
+
 @pytest.mark.parametrize(
     ("name", "value", "example"),
     [
