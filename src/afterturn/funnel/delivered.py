@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.funnel.intake import DELIVERY
+from afterturn.model import Direction, Message
 from afterturn.store.port import Keeper
 
 _SENDING = {
@@ -46,6 +47,17 @@ async def sending_of(keeper: Keeper, conversation_id: str, ids: Sequence[str]) -
         if isinstance(value, dict):
             sent[name] = {**value, "told": [told[one] for one in parts[name] if one in told]}
     return sent
+
+
+async def unsent_of(keeper: Keeper, newest: Mapping[str, Message | None]) -> Mapping[str, Delivered]:
+    """Of these conversations, by id with their newest message, those where it is ours and a person has to see to
+    sending it. In one look: what providers said since is not asked for.
+    """
+    ours = ((one, said.id) for one, said in newest.items() if said is not None and said.direction is Direction.OUTBOUND)
+    keys = {f"{one} {message}": one for one, message in ours}
+    noted = await keeper.noted(DISPATCHED, list(keys)) if keys else {}
+    known = {keys[key]: delivered(value) for key, value in noted.items()}
+    return {one: found for one, found in known.items() if found is not None and found.bad}
 
 
 async def noted_of(keeper: Keeper, name: str, conversation_id: str, ids: Sequence[str]) -> Mapping[str, JsonValue]:

@@ -7,9 +7,12 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pydantic import JsonValue
 from tests.web.pages.demo import Site, link, rows, value
 
+from afterturn import Direction, Message, Role, Turn
 from afterturn.clock import to_text
+from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.web.pages import asking, inbox
 from afterturn.web.pages.live import Live
@@ -291,3 +294,27 @@ async def test_pages_let_nothing_run_that_this_server_does_not_serve(site: Site)
             assert "<script>" not in answer.text
     assert "unsafe" not in POLICY
     assert "http" not in POLICY
+
+
+async def test_a_row_says_that_its_last_answer_did_not_go_out_as_long_as_it_is_the_last(site: Site) -> None:
+    words = "was not sent: opted-out"
+    outcomes: tuple[JsonValue, ...] = ({"state": "undeliverable", "reason": "opted-out"}, {"state": "sent"}, None)
+    meta = await site.backbone.store.meta("gas-smell-2b")
+    assert meta is not None
+    for number, noted in enumerate(outcomes, 1):
+        said = Message(
+            id=f"r-{number}",
+            direction=Direction.OUTBOUND,
+            role=Role.OPERATOR,
+            text=f"Answer {number}",
+            at=site.backbone.clock(),
+        )
+        await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
+        if noted is not None:
+            await site.backbone.store.note(DISPATCHED, f"gas-smell-2b r-{number}", noted)
+        async with site.client() as client:
+            page = (await client.get("/")).text
+        row = page.partition('data-id="gas-smell-2b"')[2].partition("</li>")[0]
+        assert f"Answer {number}" in row
+        assert (words in row) is (number == 1)
+        assert page.count(words) == (number == 1)

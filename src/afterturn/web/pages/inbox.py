@@ -11,6 +11,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from afterturn.clock import EPOCH, parse_time
 from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFound
+from afterturn.funnel.delivered import unsent_of
 from afterturn.funnel.names import names_of
 from afterturn.inbox import InboxQuery, Row
 from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
@@ -50,13 +51,15 @@ async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller:
         raise InvalidCursor(_CURSOR_GONE) from None
     words = await last_words(reach, page.rows)
     people = [row.conversation.participants[0] for row in page.rows if row.conversation.participants]
+    names, unsent = await asyncio.gather(names_of(backbone.store, people), unsent_of(backbone.store, words))
     registrations = await backbone.store.registrations()
     live = [name for name, one in registrations.items() if one.state is ConsumerState.LIVE]
     view = inbox_view(
         query,
         page,
         words,
-        names=await names_of(backbone.store, people),
+        names=names,
+        unsent=unsent,
         consumers=live,
         properties=caller.scope.properties or (UNASSIGNED,),
         paged=cursor is not None,

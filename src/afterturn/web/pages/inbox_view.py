@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from afterturn.clock import to_text
+from afterturn.funnel.delivered import Delivered
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Piece
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
@@ -30,7 +31,8 @@ class Reaction:
 @dataclass(frozen=True, slots=True)
 class RowView:
     """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with, by name where one is known,
-    and their ``address``; ``words``: what was said last, or where the words that are looked for stand."""
+    and their ``address``; ``words``: what was said last, or where the words that are looked for stand; ``unsent``: what
+    became of our last answer, where a person has to see to it."""
 
     id: str
     href: str
@@ -51,6 +53,7 @@ class RowView:
     grade: str | None
     alerts: tuple[str, ...]
     reactions: tuple[Reaction, ...]
+    unsent: str | None
 
     def names(self, state: str) -> tuple[str, ...]:
         """The consumers in a state."""
@@ -134,8 +137,8 @@ def reactions_of(row: Row) -> tuple[Reaction, ...]:
     return tuple(Reaction(name, state.value) for name, state in row.states.items())
 
 
-def row_view(row: Row, last: Message | None, names: Mapping[str, str]) -> RowView:
-    """``names``: of people by address, as far as they are known."""
+def row_view(row: Row, last: Message | None, names: Mapping[str, str], unsent: Delivered | None = None) -> RowView:
+    """``names``: of people by address, as far as they are known; ``unsent``: of the last message, where it is ours."""
     conversation = row.conversation
     people = conversation.participants
     address = people[0] if people else conversation.id
@@ -160,6 +163,7 @@ def row_view(row: Row, last: Message | None, names: Mapping[str, str]) -> RowVie
         grade=grade_of(row),
         alerts=alerts_of(row),
         reactions=reactions_of(row),
+        unsent=None if unsent is None else unsent.text,
     )
 
 
@@ -169,6 +173,7 @@ def inbox_view(
     words: Mapping[str, Message | None],
     *,
     names: Mapping[str, str],
+    unsent: Mapping[str, Delivered],
     consumers: Sequence[str],
     properties: Iterable[str] = (),
     paged: bool,
@@ -179,7 +184,9 @@ def inbox_view(
     pairs = pairs_of(query)
     here = address("/", pairs)
     return InboxView(
-        rows=tuple(row_view(row, words.get(row.conversation.id), names) for row in page.rows),
+        rows=tuple(
+            row_view(row, words.get(row.conversation.id), names, unsent.get(row.conversation.id)) for row in page.rows
+        ),
         groups=_groups(query, page, consumers, properties),
         windows=_windows(query, pairs),
         views=_views(pairs),
