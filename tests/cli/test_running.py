@@ -5,11 +5,19 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.cli.command import add_garbage, call, interrupt, line, query, run, start, turn, wait_for, write_lines
 
+from afterturn import App
+from afterturn.cli.running import what_is_left
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
+from afterturn.store.port import Chore
+
 OwnApp = Callable[[str], str]
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 QUICK = """
 @app.consumer("quick", quiet="0s", max_wait="0s")
@@ -53,6 +61,27 @@ def test_up_runs_what_is_settled_and_stops_gracefully(db: Path, own_app: OwnApp)
     assert out == b""
     assert b"Stopping" in err
     assert b"Stopped. 0 events" in err
+
+
+async def test_whoever_stops_is_told_what_waits_to_be_answered_and_sent(db: Path) -> None:
+    def chores(kind: str, number: int) -> list[Chore]:
+        return [
+            Chore(kind=kind, key=f"k-{one}", conversation_id="c-1", value=None, due_at=START) for one in range(number)
+        ]
+
+    def message(number: int) -> Message:
+        return Message(id=f"m-{number}", direction=Direction.INBOUND, role=Role.CUSTOMER, text="Hello", at=START)
+
+    meta = ConversationMeta(id="c-1", channel=Channel.SMS)
+    async with App(shipped=False).open(db=db) as backbone:
+        assert await what_is_left(backbone) == "0 events in the stream, 0 reactions waiting, 0 dead letters."
+        await backbone.save_messages(meta, [message(1)], chores=chores("answer", 2))
+        await backbone.save_messages(meta, [message(2)], chores=[*chores("dispatch", 1), *chores("finish-call", 1)])
+        told = await what_is_left(backbone)
+        assert "2 answers waiting, 1 send waiting, 1 ended call waiting, 0 dead letters." in told
+        for one in await backbone.store.take_chores("answer", now=START, lease=timedelta(minutes=1), limit=1):
+            await backbone.store.finish_chore(one)
+        assert "1 answer waiting" in await what_is_left(backbone)
 
 
 def test_sigterm_is_graceful_too_and_what_runs_is_finished(db: Path, own_app: OwnApp) -> None:
