@@ -107,12 +107,14 @@ class Bridge:
         limit: int,
         poll: float,
         queues: Collection[Queue] = tuple(Queue),
+        rest: float = 0.0,
     ) -> None:
         """Pump until stopped. While store or stream do not answer, wait and try again.
 
         While the engine is down nothing is received by any run, so that an outage uses up one receive of a record and
         not all; where receives wait for records, those that wait when it begins may use up a second one. ``queues``:
-        there each queue needs a run of its own, and a ``wake`` of its own.
+        there each queue needs a run of its own, and a ``wake`` of its own. ``rest``: seconds after a batch that was not
+        full, so that what comes meanwhile is taken together.
         """
         pause, run = poll, next(self._runs)
         while not stop.is_set():
@@ -132,6 +134,8 @@ class Bridge:
                 self._outage.met(run, type(error).__name__)
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
+            elif rest and max(handled) < limit:
+                await wait_any(stop, timeout=rest)
 
     async def _park(self, todo: Plan, refused: Sequence[Refused]) -> list[Delivery]:
         """Put what single consumers refused aside; returns the deliveries that had to be given back."""
