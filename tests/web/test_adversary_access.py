@@ -11,7 +11,7 @@ from tests.unit.funnel.test_dispatching import Provider
 from tests.unit.funnel.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.funnel.arrivals import Delivery, Party
+from afterturn.funnel.arrivals import Delivery, Hush, Party
 from afterturn.funnel.directory import Directory
 from afterturn.funnel.dispatching import Dispatching
 from afterturn.funnel.intake import PERSON, Intake
@@ -138,3 +138,14 @@ async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig
         page = (await client.get("/conversations/mail:one")).text
     assert page.count("who was not in this conversation") == 1
     assert "&lt;b&gt;mallory@example.net" in page.partition("I am evil")[2]
+
+
+@pytest.mark.parametrize("hush", [one for one in Hush if one is not Hush.STRANGER])
+async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, hush: Hush) -> None:
+    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    await intake.take(mail("one", at=rig.clock()))
+    await intake.take(mail("two", after=("one",), hush=hush, at=rig.clock()))
+    async with rig.client("desk") as client:
+        page = (await client.get("/conversations/mail:one")).text
+    assert page.count("no automatic answer: ") == 1
+    assert "no automatic answer: " in page.partition("I am two")[2]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from afterturn.clock import MILLISECOND
+from afterturn.funnel.arrivals import Hush
 from afterturn.funnel.delivered import Delivered, delivered
 from afterturn.inbox import Row
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
@@ -59,6 +60,8 @@ class MessageView:
     delivery: Delivered | None
     stranger: str | None
     """Who wrote it, where that is nobody of the conversation."""
+    unanswered: str | None
+    """Why no machine answers it, where that is not said already."""
     kind: str = "message"
 
 
@@ -123,7 +126,7 @@ def items(
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message, delivered(sent.get(message.id)), stranger(about.get(message.id)))
+        yield message_view(message, delivered(sent.get(message.id)), about.get(message.id))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -136,7 +139,8 @@ def before(messages: Sequence[Message]) -> datetime | None:
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
-def message_view(message: Message, sending: Delivered | None = None, by_stranger: str | None = None) -> MessageView:
+def message_view(message: Message, sending: Delivered | None = None, about: JsonValue = None) -> MessageView:
+    """``about``: what the funnel has noted of it."""
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -151,13 +155,34 @@ def message_view(message: Message, sending: Delivered | None = None, by_stranger
         files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
         edited_at=message.edited_at,
         delivery=sending,
-        stranger=by_stranger,
+        stranger=stranger(about),
+        unanswered=unanswered(about),
     )
 
 
 def stranger(noted: JsonValue) -> str | None:
     """Who wrote a message from outside of its conversation, as the funnel has noted it."""
     return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
+
+
+_UNANSWERED = {
+    Hush.AUTO_REPLY: "a machine wrote it",
+    Hush.BOUNCE: "it says that mail could not be delivered",
+    Hush.BULK: "it went to many",
+    Hush.RECEIPT: "it is a receipt",
+    Hush.COMPLAINT: "it is a complaint about mail of ours",
+    Hush.SPAM: "it was found to be spam",
+    Hush.OPT_OUT: "they want none",
+    Hush.OWN: "it is ours",
+    Hush.LOOP: "there were too many before it, as between two machines",
+}
+"""Nothing of strangers: that is said in red."""
+
+
+def unanswered(noted: JsonValue) -> str | None:
+    """Why a message got no automatic answer, as the funnel has noted it."""
+    hush = noted.get("hush") if isinstance(noted, dict) else None
+    return next((why for one, why in _UNANSWERED.items() if one.value == hush), None)
 
 
 def turn_view(row: Row, turn: SettledTurn) -> TurnView:
