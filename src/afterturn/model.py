@@ -29,7 +29,7 @@ from pydantic.alias_generators import to_camel
 
 from afterturn.clock import parse_time, to_text, to_utc
 from afterturn.errors import InvalidRecord
-from afterturn.wording import path_of, problem_of
+from afterturn.validation_messages import path_of, problem_of
 
 MAX_ID_CHARS = 200
 MAX_TEXT_BYTES = 300_000

@@ -18,7 +18,7 @@ from typing import Any
 
 CALLS: dict[str, tuple[str, str]] = {
     "prepare": ("afterturn.sqlite.schema", "prepare"),
-    "settle": ("afterturn.settle.settler", "Settler.settle"),
+    "settle": ("afterturn.settle", "Settler.settle"),
     "settle-unit": ("afterturn.store.sqlite.writing", "settle"),
     "save-unit": ("afterturn.store.sqlite.writing", "save_messages"),
     "receive": ("afterturn.stream.sqlite", "SqliteStream.receive"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from afterturn.addresses import legal_id
+from afterturn.ids import legal_id
 from afterturn.importers.records import ImportedConversation
 from afterturn.model import Turn
 

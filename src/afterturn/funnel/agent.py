@@ -11,11 +11,11 @@ import json
 
 from pydantic import SecretStr
 
-from afterturn.addresses import digest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import DeliveryFailed, InvalidInput
 from afterturn.funnel.responder import Asked
 from afterturn.funnel.sending.http import Http, Limits, Lost, NotSent
+from afterturn.ids import digest
 from afterturn.signing import signed_headers, signer
 from afterturn.strict_json import read_json
 

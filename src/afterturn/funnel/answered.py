@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.addresses import digest
 from afterturn.clock import EPOCH, MILLISECOND
+from afterturn.ids import digest
 from afterturn.store.port import Chore
 
 MAX_TIMES = 200

@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 from pydantic import JsonValue
 
 from afterturn import telemetry
-from afterturn.addresses import digest, legal_id
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.funnel.answered import MAX_TIMES, Answered
@@ -28,6 +27,7 @@ from afterturn.funnel.leases import Lease, Leases
 from afterturn.funnel.reading import text_of
 from afterturn.funnel.responder import Asked, Responder
 from afterturn.funnel.threads import moved_to
+from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.port import Chore, Keeper, TakenChore
 from afterturn.store.rules import FUTURE_TOLERANCE_HOURS

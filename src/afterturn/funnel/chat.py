@@ -11,10 +11,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from afterturn.addresses import digest, legal_id
 from afterturn.errors import InvalidInput
 from afterturn.funnel.arrivals import Arrival, Arrived, Party, Request, Thread
 from afterturn.funnel.reading import facts
+from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Id, Record, Text, parse
 from afterturn.strict_json import read_json
 

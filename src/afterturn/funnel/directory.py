@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from afterturn.addresses import normalise
 from afterturn.errors import ConfigError
 from afterturn.funnel.arrivals import Party
+from afterturn.ids import normalise
 from afterturn.mail import mailboxes
 from afterturn.model import UNASSIGNED, check_id
 

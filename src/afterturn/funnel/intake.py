@@ -16,7 +16,6 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from afterturn import telemetry
-from afterturn.addresses import digest, legal_id
 from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.errors import InvalidRecord
 from afterturn.funnel.arrivals import (
@@ -44,6 +43,7 @@ from afterturn.funnel.threads import (
     moved_to,
     thread_notes,
 )
+from afterturn.ids import digest, legal_id
 from afterturn.model import (
     MAX_TURN_MESSAGES,
     Channel,

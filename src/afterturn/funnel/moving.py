@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from afterturn.addresses import digest
 from afterturn.funnel.arrivals import Moved
 from afterturn.funnel.threads import MOVED, moved_to
+from afterturn.ids import digest
 from afterturn.model import MAX_TURN_MESSAGES, ConversationMeta, Message, Status, Turn
 from afterturn.store.port import Keeper
 

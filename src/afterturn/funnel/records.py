@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from afterturn.addresses import legal_id
 from afterturn.funnel.arrivals import Arrived
+from afterturn.ids import legal_id
 from afterturn.model import MAX_MESSAGE_BYTES, Channel, ConversationMeta, Direction, Message, Role
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.addresses import legal_id
+from afterturn.ids import legal_id
 from afterturn.model import Attachment, Channel
 
 from .arrivals import Arrival, Arrived, Edited, Hush, Moved, Nothing, Party, Rejected, Request, Thread

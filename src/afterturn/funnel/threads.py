@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.addresses import digest, legal_id
 from afterturn.clock import EPOCH, parse_time, to_text
 from afterturn.funnel.arrivals import Arrived, Party, Thread
+from afterturn.ids import digest, legal_id
 from afterturn.store.port import Keeper, Note
 
 THREAD = "thread"

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn.addresses import digest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.event import TurnSettled
 from afterturn.funnel.answers import Answer, answer_of, refused, told
 from afterturn.funnel.arrivals import Request
 from afterturn.funnel.signed import Verifier
+from afterturn.ids import digest
 from afterturn.model import MAX_TURN_BYTES, Turn, parse
 from afterturn.strict_json import read_json
 

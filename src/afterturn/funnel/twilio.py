@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from urllib.parse import parse_qsl
 
-from afterturn.addresses import digest, legal_id, normalise
+from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Channel
 
 from .arrivals import Arrival, Arrived, Delivery, Hush, Nothing, Party, Rejected, Request, Thread
@@ -93,7 +93,7 @@ def fields(request: Request) -> Mapping[str, str]:
 
 
 def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
-    """A message, a delivery, or nothing. ``region``: see :func:`afterturn.addresses.normalise`."""
+    """A message, a delivery, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     sid = form.get("MessageSid") or form.get("SmsSid") or form.get("SmsMessageSid") or ""
     state = (form.get("MessageStatus") or form.get("SmsStatus") or "").lower()

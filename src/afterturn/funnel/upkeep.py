@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue
 
 from afterturn import telemetry
-from afterturn.addresses import digest
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import StoreError
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
@@ -24,6 +23,7 @@ from afterturn.funnel.leases import Leases
 from afterturn.funnel.mailboxes import OVERLAP, Known, Mailboxes, ToDo, to_do
 from afterturn.funnel.sending.port import Reason, SendFailed, TryLater
 from afterturn.funnel.threads import THREAD
+from afterturn.ids import digest
 from afterturn.store.port import Keeper
 
 KEEPING = "graph-keeping"

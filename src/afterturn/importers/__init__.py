@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from afterturn.addresses import check_region
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidInput
+from afterturn.ids import check_region
 
 from . import dialogues, jsonl, mbox, sms, telegram
 from .detection import Format, detect, known

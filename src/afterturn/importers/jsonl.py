@@ -28,8 +28,8 @@ from typing import Any
 
 from pydantic import Field
 
-from afterturn.addresses import digest
 from afterturn.clock import EPOCH
+from afterturn.ids import digest
 from afterturn.model import (
     Conversation,
     ConversationMeta,

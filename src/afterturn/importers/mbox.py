@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.addresses import legal_id
+from afterturn.ids import legal_id
 from afterturn.mail.mailboxes import spelt
 from afterturn.mail.reading import (
     TROUBLES,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from afterturn.clock import EPOCH, Clock, system_clock
 from afterturn.model import ConversationMeta, Message, Turn
-from afterturn.wording import path_of, problem_of
+from afterturn.validation_messages import path_of, problem_of
 
 MAX_PARTICIPANTS = 100
 MAX_ATTACHMENTS = 50
@@ -56,7 +56,7 @@ class Options:
 
     ``own``: addresses, numbers, ids or names that are ours (e-mail also ``@domain``); what they sent is outbound.
     ``property_id``: the property of what is read, where the file names none. ``clock``: what counts as the future.
-    ``region``: the country whose national phone numbers are completed (see :func:`afterturn.addresses.normalise`).
+    ``region``: the country whose national phone numbers are completed (see :func:`afterturn.ids.normalise`).
     """
 
     own: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
 """The XML of "SMS Backup & Restore" (Android): ``<smses>`` of ``<sms>`` and ``<mms>``.
 
 A conversation is one counterpart's, or one group's: its id is ``sms:`` and the numbers as
-:func:`afterturn.addresses.normalise` writes them. Without a region ``+1 515 822 6442`` and ``515 822 6442`` stay two
+:func:`afterturn.ids.normalise` writes them. Without a region ``+1 515 822 6442`` and ``515 822 6442`` stay two
 conversations, as the second could be another country's.
 Received is inbound, sent is outbound; drafts and what was never sent (types 3 to 6) are no messages and are passed
 over. Times are milliseconds since 1970. A text message has no id of its own, so its id stands for number, time,
@@ -22,8 +22,8 @@ from datetime import datetime
 from urllib.parse import quote
 from xml.parsers import expat
 
-from afterturn.addresses import digest, legal_id, normalise
 from afterturn.errors import InvalidInput
+from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
 from .records import (

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from afterturn.addresses import legal_id
 from afterturn.errors import InvalidInput
+from afterturn.ids import legal_id
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
 from .records import (

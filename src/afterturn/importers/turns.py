@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from afterturn.addresses import digest
+from afterturn.ids import digest
 from afterturn.model import (
     MAX_TURN_BYTES,
     MAX_TURN_MESSAGES,

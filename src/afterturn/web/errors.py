@@ -30,7 +30,7 @@ from afterturn.errors import (
 from afterturn.funnel.answers import RETRY_AFTER_S
 from afterturn.funnel.channels import HOOKS
 from afterturn.funnel.turns import TURNS
-from afterturn.wording import path_of, problem_of
+from afterturn.validation_messages import path_of, problem_of
 
 Page = Callable[[Request, "Refused"], Response]
 """What ``app.state.error_page`` is: shows a person what went wrong."""

@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.funnel.test_intake import NOW, House, house, mail, sms
 
-from afterturn.addresses import digest
 from afterturn.funnel.answered import MAX_TIMES, Answered
 from afterturn.funnel.answering import Answering
 from afterturn.funnel.arrivals import Arrived, Thread
 from afterturn.funnel.email.loops import Cap
 from afterturn.funnel.intake import ABOUT, ANSWER
 from afterturn.funnel.responder import Asked
+from afterturn.ids import digest
 from afterturn.model import Channel, Role
 from afterturn.store.port import Chore
 

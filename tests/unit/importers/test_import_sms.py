@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.importers.helpers import NOW, SAMPLES, read_all, texts
 
-from afterturn.addresses import normalise
 from afterturn.errors import InvalidInput
+from afterturn.ids import normalise
 from afterturn.importers import ImportedConversation, read
 from afterturn.importers.xml_repair import LONE_SURROGATE, NOT_UTF8, repair
 from afterturn.model import Direction

@@ -12,10 +12,10 @@ from datetime import datetime
 from email.message import Message as MailMessage
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from afterturn.addresses import digest
 from afterturn.clock import parse_time
 from afterturn.funnel.arrivals import Arrival, Fetch, Hush, Nothing, Rejected, Reply, Request, Upkeep
 from afterturn.funnel.reading import cleaned, fact, field, json_object, same
+from afterturn.ids import digest
 from afterturn.mail.html_text import text_of_html
 from afterturn.mail.mailboxes import spelt
 from afterturn.mail.reading import TROUBLES, message_ids, parse_date, raw_header

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.addresses import digest, legal_id
 from afterturn.clock import parse_time
 from afterturn.funnel.arrivals import Arrived, Hush, Party, Thread
 from afterturn.funnel.reading import MAX_FACT_CHARS, attachment, bounded, fact, facts, text_of
+from afterturn.ids import digest, legal_id
 from afterturn.mail.reading import (
     TROUBLES,
     Content,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
-from afterturn.addresses import legal_id
 from afterturn.clock import parse_time
 from afterturn.funnel.reading import cleaned, field
 from afterturn.funnel.sending.graph import graph_failed
 from afterturn.funnel.sending.graph_access import GraphAccess
 from afterturn.funnel.sending.http import Answered, asked, json_body
 from afterturn.funnel.sending.port import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
+from afterturn.ids import legal_id
 
 LIFETIME = timedelta(hours=70)
 """Of a subscription. Graph allows mail's 10,080 minutes, and 4,230 where an older limit still holds."""

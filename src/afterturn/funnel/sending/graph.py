@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from afterturn.addresses import legal_id
 from afterturn.funnel.reading import label
+from afterturn.ids import legal_id
 
 from .graph_access import Call, GraphAccess
 from .http import Answered, asked, sent, trouble

@@ -12,9 +12,9 @@ from email.message import Message as MailMessage
 from email.policy import compat32
 from email.utils import format_datetime, formataddr, getaddresses
 
-from afterturn.addresses import digest
 from afterturn.funnel.email.hush import AUTOMATIC_HEADERS, OWN_HEADER
 from afterturn.funnel.reading import cleaned
+from afterturn.ids import digest
 
 from .links import with_links
 from .port import Outgoing, Reason, Undeliverable

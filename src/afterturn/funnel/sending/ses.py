@@ -14,11 +14,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.addresses import legal_id
 from afterturn.aws.errors import code_of, is_foreign
 from afterturn.aws.session import Access, open_client
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
+from afterturn.ids import legal_id
 
 from .http import Answered, trouble
 from .mail import compose, mail_addresses, name_and_address, one_part, ses_host

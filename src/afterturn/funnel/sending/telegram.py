@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from afterturn.addresses import legal_id
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 from afterturn.funnel.arrivals import Moved
 from afterturn.funnel.reading import cleaned
+from afterturn.ids import legal_id
 
 from .http import Answered, Http, json_body, seconds, sent, trouble
 from .links import with_links

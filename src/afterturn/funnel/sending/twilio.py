@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 
 from pydantic import SecretStr
 
-from afterturn.addresses import legal_id, normalise
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 from afterturn.funnel.reading import cleaned
+from afterturn.ids import legal_id, normalise
 
 from .http import Answered, Http, sent, trouble
 from .links import fetchable
@@ -63,7 +63,7 @@ PROBLEMS = Problems(
 
 class TwilioSender:
     """``status_callback``: the public URL that Twilio is to tell how a message fares; ``region``: see
-    :func:`afterturn.addresses.normalise`. Raises ConfigError for an account SID that is none.
+    :func:`afterturn.ids.normalise`. Raises ConfigError for an account SID that is none.
     """
 
     def __init__(

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.addresses import digest, legal_id, normalise
 from afterturn.funnel.arrivals import Called, Party, Request, Thread, Utterance
 from afterturn.funnel.reading import cleaned, text_of
+from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Direction, Role
 
 ENDED = {"completed", "busy", "failed", "no-answer", "canceled"}

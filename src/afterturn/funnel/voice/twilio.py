@@ -18,7 +18,7 @@ __all__ = ["read", "verify"]
 
 
 def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
-    """A call, or nothing. ``region``: see :func:`afterturn.addresses.normalise`."""
+    """A call, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     if not form.get("CallSid"):
         return (Nothing("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)

@@ -11,7 +11,7 @@ from pydantic import ModelWrapValidatorHandler, SecretStr, ValidationError, mode
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from afterturn.config import Settings
-from afterturn.wording import problem_of
+from afterturn.validation_messages import problem_of
 
 PREFIX = "AFTERTURN_"
 OF_THE_COMMAND = frozenset({"AFTERTURN_APP", "AFTERTURN_LOG_LEVEL", "AFTERTURN_AWS_ACCOUNT"})

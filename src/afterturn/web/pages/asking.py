@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from afterturn.addresses import normalise
 from afterturn.errors import InvalidQuery, InvalidRecord
+from afterturn.ids import normalise
 from afterturn.inbox import InboxQuery, Window
 from afterturn.mail.mailboxes import spelt
 from afterturn.model import UNASSIGNED, parse

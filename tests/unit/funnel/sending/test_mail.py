@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.funnel.sending.rig import NOW, outgoing
 
-from afterturn.addresses import digest
 from afterturn.funnel.arrivals import Arrived, Hush
 from afterturn.funnel.email.message import Receipt, read_mail
 from afterturn.funnel.sending.mail import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
 from afterturn.funnel.sending.port import Outgoing, Reason, Undeliverable
+from afterturn.ids import digest
 from afterturn.model import Attachment, Channel
 
 OURS, THEIRS = "office@homes.example", "ada@tenant.example"

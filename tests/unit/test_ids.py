@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.addresses import check_region, legal_id, normalise
+from afterturn.ids import check_region, legal_id, normalise
 from afterturn.model import check_id
 
 

@@ -13,7 +13,7 @@ from pydantic_core._pydantic_core import list_all_errors
 
 from afterturn.errors import InvalidRecord
 from afterturn.model import Id, Label, Record, Text, Time, parse
-from afterturn.wording import problem_of
+from afterturn.validation_messages import problem_of
 
 THEIRS = re.compile("Input|should|Field required|Extra|Unable|Value error|Assertion|dictionary|pydantic|instance", re.I)
 VALUE = "sink-that-leaks"
