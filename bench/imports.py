@@ -25,8 +25,8 @@ DRIVER = "import aiobotocore.session, aiobotocore.config"
 TEMPORAL = "import temporalio.client"
 BOTH = f"{DRIVER}, temporalio.client"
 PYDANTIC = f"{DRIVER}, pydantic.main, pydantic.types"
-EMIT = f"{DRIVER}, afterturn.build.settling, afterturn.build.emit"
-BRIDGE = f"{BOTH}, afterturn.build.lambda_bridge"
+EMIT = f"{DRIVER}, afterturn.bootstrap.settling, afterturn.bootstrap.emit"
+BRIDGE = f"{BOTH}, afterturn.bootstrap.lambda_bridge"
 NAMES = {
     DRIVER: "aiobotocore.session",
     TEMPORAL: "temporalio.client",

@@ -20,7 +20,7 @@ from typing import Any
 from afterturn import telemetry
 from afterturn.app import App
 from afterturn.backbone import Backbone
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.config import Settings
 from afterturn.model import Turn
 from bench import bare, files, workload

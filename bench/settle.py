@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from afterturn.app import App
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Settings
 from afterturn.model import Turn

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.app import App
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.config import Settings
 from bench import files, workload
 from bench.measure import Figure, Report, apart, figure, percentile, ratio

@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from afterturn.app import App
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.funnel.answers import Answer, refused

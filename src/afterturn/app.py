@@ -63,7 +63,7 @@ class App:
 
         Settings come from the environment where they are not given.
         """
-        from afterturn.build import open_backbone  # noqa: PLC0415 - only the composition root knows the adapters
+        from afterturn.bootstrap import open_backbone  # noqa: PLC0415 - only the composition root knows the adapters
 
         return open_backbone(self, settings or read_settings(**given))
 

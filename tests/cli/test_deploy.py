@@ -56,7 +56,7 @@ def test_the_zip_has_everything_that_the_function_loads_and_little_else(
     assert any(name.startswith("temporalio/") for name in names) is (part == "bridge")
     assert not [name for name in names if name.startswith(("typer/", "rich/", "pydantic_ai/", "bin/"))]
     if sys.platform == "linux":  # elsewhere the packages of Lambda's machines cannot be loaded
-        modules = [f"afterturn.build.lambda_{part}", *channels]
+        modules = [f"afterturn.bootstrap.lambda_{part}", *channels]
         command = [sys.executable, "-I", "-S", "-c", IMPORTED, str(tmp_path / "laid"), *modules]
         loaded = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert loaded.returncode == 0, loaded.stderr

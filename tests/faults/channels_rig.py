@@ -22,7 +22,7 @@ from tests.unit.funnel.test_turns import SECRET
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.funnel.answering import Answering
 from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
 from afterturn.funnel.channels import Secrets, doors_of

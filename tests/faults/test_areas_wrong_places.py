@@ -19,10 +19,10 @@ from afterturn.app import App
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
-from afterturn.build.bridging import open_bridge
-from afterturn.build.lambda_bridge import Function as BridgeFunction
-from afterturn.build.lambda_funnel import Function as FunnelFunction
-from afterturn.build.settling import open_settler
+from afterturn.bootstrap.bridging import open_bridge
+from afterturn.bootstrap.lambda_bridge import Function as BridgeFunction
+from afterturn.bootstrap.lambda_funnel import Function as FunnelFunction
+from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable
 from afterturn.local.ports import HOST

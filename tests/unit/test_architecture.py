@@ -51,10 +51,10 @@ def loaded_by(statement: str) -> set[str]:
     "module",
     [
         "afterturn",
-        "afterturn.build",
-        "afterturn.build.bridging",
-        "afterturn.build.lambda_funnel",
-        "afterturn.build.settling",
+        "afterturn.bootstrap",
+        "afterturn.bootstrap.bridging",
+        "afterturn.bootstrap.lambda_funnel",
+        "afterturn.bootstrap.settling",
         "afterturn.settle",
         "afterturn.bridge.bridge",
         "afterturn.inbox",
@@ -74,7 +74,13 @@ def test_an_import_loads_nothing_that_an_extra_brings(module: str) -> None:
 def test_importing_afterturn_opens_nothing_and_knows_no_adapter() -> None:
     loaded = loaded_by("import afterturn; afterturn.App, afterturn.Settings, afterturn.Turn")
     assert "afterturn.app" in loaded
-    assert not loaded & {"sqlite3", "afterturn.build", "afterturn.sqlite", "afterturn.store.sqlite", "afterturn.cli"}
+    assert not loaded & {
+        "sqlite3",
+        "afterturn.bootstrap",
+        "afterturn.sqlite",
+        "afterturn.store.sqlite",
+        "afterturn.cli",
+    }
 
 
 def test_the_shipped_consumers_judge_by_rules_without_loading_a_model() -> None:
@@ -85,9 +91,15 @@ def test_the_shipped_consumers_judge_by_rules_without_loading_a_model() -> None:
 
 
 def test_the_function_of_the_bridge_loads_a_temporal_client_and_no_worker() -> None:
-    loaded = loaded_by("import afterturn.build.lambda_bridge")
+    loaded = loaded_by("import afterturn.bootstrap.lambda_bridge")
     assert "temporalio.client" in loaded
-    assert not loaded & {"temporalio.worker", "afterturn.build.aws", "afterturn.build.embedded", "sqlite3", "httpx"}
+    assert not loaded & {
+        "temporalio.worker",
+        "afterturn.bootstrap.aws",
+        "afterturn.bootstrap.embedded",
+        "sqlite3",
+        "httpx",
+    }
     assert "afterturn.store.dynamodb" not in loaded
 
 

@@ -14,7 +14,7 @@ from tests.emulator import ROOT, access, emulator  # noqa: F401
 from afterturn import App, ReactionContext, Settings, Stamp, TurnWindow
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.build.settling import open_settler
+from afterturn.bootstrap.settling import open_settler
 from afterturn.clock import system_clock
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.operations.account import open_account
@@ -49,7 +49,7 @@ ALONE = """
 import asyncio, sys
 from tests.unit.test_roles import turn
 from afterturn import Settings
-from afterturn.build.settling import open_settler
+from afterturn.bootstrap.settling import open_settler
 
 async def settle():
     async with open_settler(Settings()) as settler:
@@ -63,7 +63,7 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "temporalio"))
 BRIDGE = """
 import asyncio, sys
 from afterturn import App, Settings
-from afterturn.build.bridging import open_bridge
+from afterturn.bootstrap.bridging import open_bridge
 
 async def look():
     async with open_bridge(App(), Settings()) as lone:

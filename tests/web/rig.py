@@ -27,7 +27,7 @@ from afterturn import (
     WorkOrder,
 )
 from afterturn import Role as Speaker
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.config import Settings
 from afterturn.inbox import Inbox
 from afterturn.ledger.ledger import Ledger

@@ -16,7 +16,7 @@ from rich.status import Status
 
 from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
-from afterturn.build.bridging import open_bridge
+from afterturn.bootstrap.bridging import open_bridge
 from afterturn.cli.exits import Exit
 from afterturn.cli.interrupts import interruptible
 from afterturn.cli.options import (
@@ -96,7 +96,7 @@ async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Funnel | None]
     if not settings.has_channels:
         yield None
         return
-    from afterturn.build.funnel import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
+    from afterturn.bootstrap.funnel import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
 
     async with open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel:
         yield funnel

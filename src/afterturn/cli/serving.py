@@ -64,7 +64,7 @@ def up(
 
 async def _serve(app: App, settings: Settings, host: str, port: int | None, *, bridging: bool) -> Exit:
     # Here, since only this command needs them.
-    from afterturn.build.funnel import open_funnel  # noqa: PLC0415
+    from afterturn.bootstrap.funnel import open_funnel  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.hooks import mount_hooks  # noqa: PLC0415

@@ -12,7 +12,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.build.lambda_bridge import Function
+from afterturn.bootstrap.lambda_bridge import Function
 from afterturn.errors import ConfigError, StreamUnavailable
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane

@@ -9,8 +9,8 @@ from bench.webhooks_calls import planned, request_of
 from bench.webhooks_server import settings_of
 
 from afterturn import App, ReactionContext, Stamp, TurnWindow
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.funnel.arrivals import Request
 from afterturn.model import Channel, ConversationMeta
 

@@ -18,8 +18,8 @@ from tests.unit.funnel.sending.rig import Call, Told, serving, told
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.clock import parse_time
 from afterturn.funnel.answers import Answer
 from afterturn.funnel.running import Funnel

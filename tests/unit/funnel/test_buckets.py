@@ -9,8 +9,8 @@ from tests.unit.funnel.channels import NOW
 from tests.unit.funnel.sns_rig import TOPIC
 
 from afterturn import App, Settings
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.funnel.arrivals import Fetch, Rejected
 from afterturn.funnel.sending.port import TryLater
 from afterturn.testing import ManualClock

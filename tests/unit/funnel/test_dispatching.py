@@ -13,7 +13,7 @@ import pytest
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.funnel.answering import dispatch_of
 from afterturn.funnel.arrivals import Moved
 from afterturn.funnel.dispatching import DISPATCHED, Dispatching

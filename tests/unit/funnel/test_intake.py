@@ -14,7 +14,7 @@ import pytest
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.funnel.answering import DISPATCH, Answering
 from afterturn.funnel.arrivals import (
     Arrived,

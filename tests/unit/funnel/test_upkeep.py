@@ -31,8 +31,8 @@ from tests.unit.funnel.sending.outlook import MAILBOX, failed
 from tests.unit.funnel.sending.rig import Fault
 
 from afterturn import App
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.clock import parse_time
 from afterturn.errors import ConfigError
 from afterturn.funnel.fetching.graph_mailbox import LIFETIME

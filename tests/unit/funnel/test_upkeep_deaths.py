@@ -23,8 +23,8 @@ from tests.unit.funnel.exchange import (
 )
 
 from afterturn import App
-from afterturn.build import open_backbone
-from afterturn.build.funnel import open_funnel
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.funnel import open_funnel
 from afterturn.errors import StoreBusy
 from afterturn.funnel.mailboxes import LOOK_THROUGH_EVERY, RENEW_BELOW, Known, to_do
 from afterturn.testing import ManualClock

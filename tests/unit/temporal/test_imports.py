@@ -17,7 +17,7 @@ def test_the_bridges_half_loads_no_worker(module: str) -> None:
 
 
 def test_importing_afterturn_loads_no_temporal() -> None:
-    loaded = loaded_by("import afterturn, afterturn.build, afterturn.settle, afterturn.reactions.registry")
+    loaded = loaded_by("import afterturn, afterturn.bootstrap, afterturn.settle, afterturn.reactions.registry")
     assert not {name for name in loaded if name.startswith("temporalio")}
 
 

@@ -16,7 +16,7 @@ import httpx
 from fastapi import FastAPI
 
 from afterturn import App, Backbone, Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.build import open_backbone
+from afterturn.bootstrap import open_backbone
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Settings
 from afterturn.demo import sample

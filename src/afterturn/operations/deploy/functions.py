@@ -79,7 +79,7 @@ class Wanted:
     def configuration(self) -> dict[str, Any]:
         """As UpdateFunctionConfiguration takes it; its role stands apart."""
         return {
-            "Handler": f"afterturn.build.lambda_{self.part}.handler",
+            "Handler": f"afterturn.bootstrap.lambda_{self.part}.handler",
             "Runtime": self.runtime,
             "Timeout": TIMEOUT_S,
             "MemorySize": self.memory,

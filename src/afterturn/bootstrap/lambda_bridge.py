@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from afterturn.bootstrap.access import access_of
+from afterturn.bootstrap.bridging import signalled_by
+from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
+from afterturn.bootstrap.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.bridge.aws_lambda import Answer, Handler, Invocations
 from afterturn.bridge.bridge import Bridge
-from afterturn.build.access import access_of
-from afterturn.build.bridging import signalled_by
-from afterturn.build.functions import app_named, function_settings, release, set_up_logging
-from afterturn.build.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.clock import system_clock
 from afterturn.errors import EngineUnavailable
 from afterturn.reactions.registry import Registry

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
+from afterturn.bootstrap.naming import names_of
 from afterturn.bridge.bridge import Bridge
-from afterturn.build.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra

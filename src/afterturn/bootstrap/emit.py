@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from afterturn.aws.session import Access, open_session
-from afterturn.build.naming import names_of
+from afterturn.bootstrap.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.store.dynamodb import DynamoStore, open_store

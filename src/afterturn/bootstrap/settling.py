@@ -30,19 +30,19 @@ async def open_settler(settings: Settings, *, clock: Clock = system_clock) -> As
 async def open_ends(settings: Settings, clock: Clock) -> AsyncIterator[tuple[Store, Publisher]]:
     """What a settler is made of."""
     if settings.profile is Profile.EMBEDDED:
-        from afterturn.build.embedded import open_writer as open_file  # noqa: PLC0415 - see above
+        from afterturn.bootstrap.embedded import open_writer as open_file  # noqa: PLC0415 - see above
 
         with open_file(settings, clock) as ends:
             yield ends
         return
-    from afterturn.build.access import access_of  # noqa: PLC0415 - see above
-    from afterturn.build.emit import open_writer  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.access import access_of  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.emit import open_writer  # noqa: PLC0415 - see above
 
     if settings.profile is Profile.AWS:
         async with open_writer(settings, clock, access_of(settings)) as written:
             yield written
         return
-    from afterturn.build.local import open_place  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.local import open_place  # noqa: PLC0415 - see above
 
     async with open_place(settings) as place, open_writer(settings, clock, place.access) as written:
         yield written

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from afterturn.aws.names import Names
-from afterturn.build.functions import app_named, function_settings, release, set_up_logging
-from afterturn.build.settling import open_ends
+from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
+from afterturn.bootstrap.settling import open_ends
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, ConfigError
@@ -114,7 +114,7 @@ async def open_doors() -> AsyncIterator[Opened]:
         if not settings.has_channels:
             yield Opened(settings, turns, None, ())
             return
-        from afterturn.build.funnel import open_funnel  # noqa: PLC0415 - who only takes turns loads no channel
+        from afterturn.bootstrap.funnel import open_funnel  # noqa: PLC0415 - who only takes turns loads no channel
 
         responder = app_named().answers
         async with open_funnel(settler, store, settings, system_clock, responder=responder) as funnel:

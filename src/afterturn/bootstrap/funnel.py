@@ -72,7 +72,7 @@ async def open_funnel(
         sns = SnsFetching(webhook_http, clock)
         own = own_addresses(settings)
         if settings.sns_topics:
-            from afterturn.build.access import access_of  # noqa: PLC0415 - whoever gets no mail there needs no AWS
+            from afterturn.bootstrap.access import access_of  # noqa: PLC0415 - whoever gets no mail there needs no AWS
 
             access = access_of(settings)
             if settings.mail_buckets:

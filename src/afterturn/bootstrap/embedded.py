@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from afterturn.backbone import Backbone
+from afterturn.bootstrap.policy import policy_of
 from afterturn.bridge.bridge import Bridge
-from afterturn.build.policy import policy_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 from afterturn.aws.session import Access, open_session
 from afterturn.backbone import Backbone
+from afterturn.bootstrap.access import access_of
+from afterturn.bootstrap.naming import names_of
+from afterturn.bootstrap.policy import policy_of
+from afterturn.bootstrap.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.bridge.bridge import Bridge
 from afterturn.bridge.reading import Reading
-from afterturn.build.access import access_of
-from afterturn.build.naming import names_of
-from afterturn.build.policy import policy_of
-from afterturn.build.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra

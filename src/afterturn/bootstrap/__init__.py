@@ -36,15 +36,15 @@ async def open_backbone(
         register_shipped(registry, settings)
     registry.extend(app.registry)
     if settings.profile is Profile.EMBEDDED:
-        from afterturn.build.embedded import open_embedded  # noqa: PLC0415 - see above
+        from afterturn.bootstrap.embedded import open_embedded  # noqa: PLC0415 - see above
 
         opening = open_embedded(settings, registry, clock, chance or random.Random())
     elif settings.profile is Profile.LOCAL:
-        from afterturn.build.local import open_local  # noqa: PLC0415 - see above
+        from afterturn.bootstrap.local import open_local  # noqa: PLC0415 - see above
 
         opening = open_local(settings, registry, clock)
     else:
-        from afterturn.build.aws import open_aws  # noqa: PLC0415 - see above
+        from afterturn.bootstrap.aws import open_aws  # noqa: PLC0415 - see above
 
         opening = open_aws(settings, registry, clock)
     async with opening as backbone:

@@ -48,21 +48,21 @@ async def open_bridge(app: App, settings: Settings, *, clock: Clock = system_clo
     """
     registry = signalled_by(app)
     if settings.profile is Profile.EMBEDDED:
-        from afterturn.build.embedded import open_file_bridge  # noqa: PLC0415 - no profile pays for another one
+        from afterturn.bootstrap.embedded import open_file_bridge  # noqa: PLC0415 - no profile pays for another one
 
         with open_file_bridge(settings, registry, clock) as bridge:
             yield LoneBridge(bridge, registry, WOKEN, settings.poll)
         return
-    from afterturn.build.signalling import SQS_BATCH, address_of, open_lane_bridge  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.signalling import SQS_BATCH, address_of, open_lane_bridge  # noqa: PLC0415 - see above
 
     reading = Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls)
     if settings.profile is Profile.AWS:
-        from afterturn.build.access import access_of  # noqa: PLC0415 - see above
+        from afterturn.bootstrap.access import access_of  # noqa: PLC0415 - see above
 
         async with open_lane_bridge(settings, registry, clock, access_of(settings), address_of(settings)) as lane:
             yield LoneBridge(lane.bridge, registry, reading, settings.poll)
         return
-    from afterturn.build.local import address_in, open_place  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.local import address_in, open_place  # noqa: PLC0415 - see above
 
     async with (
         open_place(settings) as place,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
-from afterturn.build.naming import names_of
+from afterturn.bootstrap.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.local.servers import MADE, make_once, open_servers
@@ -62,7 +62,7 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
 
     For development and tests: the emulator's state is not safe from a crash of the machine.
     """
-    from afterturn.build.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
+    from afterturn.bootstrap.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
 
     async with (
         open_place(settings) as place,
