@@ -17,12 +17,12 @@ from pydantic import SecretStr
 
 from afterturn.app import App
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.funnel import open_funnel
+from afterturn.bootstrap.channels import open_funnel
+from afterturn.channels.responses import Answer, refused
+from afterturn.channels.types import Rejected, Request
+from afterturn.channels.webhooks import Doors
 from afterturn.clock import system_clock
 from afterturn.config import Settings
-from afterturn.funnel.answers import Answer, refused
-from afterturn.funnel.arrivals import Rejected, Request
-from afterturn.funnel.doors import Doors
 from afterturn.web import server
 from afterturn.web.access import Access
 from afterturn.web.app import make_app

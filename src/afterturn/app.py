@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from afterturn.channels.responder import Responder
 from afterturn.config import Settings, read_settings
 from afterturn.errors import ConfigError
-from afterturn.funnel.responder import Responder
 from afterturn.reactions.registry import Handler, Registry
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from tests.cli.command import call, query
 
 from afterturn import App, Settings
-from afterturn.funnel import telegram
-from afterturn.funnel.arrivals import Request
-from afterturn.funnel.intake import Intake
+from afterturn.channels.ingest import Intake
+from afterturn.channels.telegram import updates as telegram
+from afterturn.channels.types import Request
 
 AT = 1_772_366_400
 GROUP, SUPERGROUP = -4518810793, -1002471352452

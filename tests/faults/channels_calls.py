@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from tests.unit.funnel.channels import NOW, sample
-from tests.unit.funnel.sns_rig import signed as sns_signed
-from tests.unit.funnel.test_turns import signed as webhook_signed
-from tests.unit.funnel.test_voice_signatures import retell_signed, token
+from tests.unit.channels.channels import NOW, sample
+from tests.unit.channels.sns_rig import signed as sns_signed
+from tests.unit.channels.test_turns import signed as webhook_signed
+from tests.unit.channels.test_voice_signatures import retell_signed, token
 
 from afterturn.clock import to_text
 

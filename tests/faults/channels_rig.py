@@ -14,30 +14,31 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 from tests.faults.channels_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
-from tests.unit.funnel.channels import NOW, sample
-from tests.unit.funnel.sending import test_telegram, test_twilio
-from tests.unit.funnel.sending.rig import calling, serving
-from tests.unit.funnel.sns_rig import TOPIC, Served, certificate
-from tests.unit.funnel.test_turns import SECRET
+from tests.unit.channels.channels import NOW, sample
+from tests.unit.channels.sending import test_telegram, test_twilio
+from tests.unit.channels.sending.rig import calling, serving
+from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.test_turns import SECRET
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.funnel.answering import Answering
-from afterturn.funnel.arrivals import Arrival, Fetch, Upkeep
-from afterturn.funnel.channels import Secrets, doors_of
-from afterturn.funnel.directory import Directory
-from afterturn.funnel.dispatching import Dispatching
-from afterturn.funnel.doors import Doors
-from afterturn.funnel.email import graph, ses
-from afterturn.funnel.email.sns import Certificates
-from afterturn.funnel.intake import Intake
-from afterturn.funnel.responder import Asked, Responder
-from afterturn.funnel.sending.mail import compose, one_part
-from afterturn.funnel.sending.port import Outgoing, Sender, Sent
-from afterturn.funnel.sending.telegram import TelegramSender
-from afterturn.funnel.sending.twilio import TwilioSender
-from afterturn.funnel.turns import TurnDoor
+from afterturn.channels.auto_reply import Answering
+from afterturn.channels.directory import Directory
+from afterturn.channels.email.compose import compose, one_part
+from afterturn.channels.ingest import Intake
+from afterturn.channels.outbox import Dispatching
+from afterturn.channels.outlook import notifications
+from afterturn.channels.registry import Secrets, doors_of
+from afterturn.channels.responder import Asked, Responder
+from afterturn.channels.sending import Outgoing, Sender, Sent
+from afterturn.channels.ses import parse
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.telegram.send import TelegramSender
+from afterturn.channels.turns import TurnDoor
+from afterturn.channels.twilio.send import TwilioSender
+from afterturn.channels.types import Arrival, Fetch, Upkeep
+from afterturn.channels.webhooks import Doors
 from afterturn.model import Channel
 from afterturn.testing import ManualClock
 from afterturn.web.access import Access
@@ -198,13 +199,13 @@ def _doors(desk: Desk, *, answering: bool) -> Doors:
 
     async def from_s3(asked: Fetch, now: datetime) -> Arrival:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return ses.fetched(asked, raw, now=now, own=own)
+        return parse.fetched(asked, raw, now=now, own=own)
 
     async def from_graph(asked: Fetch, now: datetime) -> Arrival:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return graph.fetched(message, now=now, accounts=(mailbox,), own=own)
+        return notifications.fetched(message, now=now, accounts=(mailbox,), own=own)
 
     async def keep(upkeep: Upkeep) -> None:
         desk.upkept.append(upkeep)

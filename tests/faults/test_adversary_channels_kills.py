@@ -16,8 +16,8 @@ import pytest
 from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
 
-from afterturn.funnel.dispatching import DISPATCHED
-from afterturn.funnel.sending.port import Outgoing, Sent
+from afterturn.channels.outbox import DISPATCHED
+from afterturn.channels.sending import Outgoing, Sent
 
 CALLS: dict[str, Call] = {"sms": sms(1), "telegram": said(1, 1, "Hello"), "email": mail_call(mime("Hello"))}
 ROOT = Path(__file__).parents[2]

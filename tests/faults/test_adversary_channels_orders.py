@@ -28,10 +28,10 @@ from tests.faults.channels_calls import (
     web_call,
 )
 from tests.faults.channels_rig import Desk, opened
-from tests.unit.funnel.channels import NOW
-from tests.unit.funnel.sending.test_telegram import GROUP, SUPERGROUP
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
 
-from afterturn.funnel.responder import Asked
+from afterturn.channels.responder import Asked
 
 EXAMPLES = 6 if settings().derandomize else 300
 """Each is a store of its own; AFTERTURN_TEST_EXAMPLES=search asks for more."""

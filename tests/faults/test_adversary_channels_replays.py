@@ -24,10 +24,10 @@ from tests.faults.channels_calls import (
     web_call,
 )
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import NOW, SAMPLES, here
-from tests.unit.funnel.test_doors import TURNS
+from tests.unit.channels.channels import NOW, SAMPLES, here
+from tests.unit.channels.test_doors import TURNS
 
-from afterturn.funnel.intake import EARLY_EDIT
+from afterturn.channels.ingest import EARLY_EDIT
 
 
 @pytest.fixture(params=["people", "machine"])

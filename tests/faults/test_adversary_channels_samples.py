@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.faults.channels_calls import sample_call
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import SAMPLES, here, sample
-from tests.unit.funnel.test_doors import ELSEWHERE, TURNS
-from tests.unit.funnel.test_email_samples import EXPECTED as MAILS
+from tests.unit.channels.channels import SAMPLES, here, sample
+from tests.unit.channels.test_doors import ELSEWHERE, TURNS
+from tests.unit.channels.test_email_samples import EXPECTED as MAILS
 
-from afterturn.funnel.arrivals import Hush
+from afterturn.channels.types import Hush
 
 TOLD = {"INDEX.json", "SOURCES.md"}
 

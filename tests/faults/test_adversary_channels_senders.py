@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.faults.channels_calls import DESK, ELM, LOGIN, graph_call, mail_call, mime
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import NOW
+from tests.unit.channels.channels import NOW
 
-from afterturn.funnel.directory import Directory
-from afterturn.mail.mailboxes import MAX_CHARS, mailboxes, spelt
+from afterturn.channels.directory import Directory
+from afterturn.channels.email.addresses import MAX_CHARS, mailboxes, spelt
 
 FIRST = "mail:m0@tenants.example"
 

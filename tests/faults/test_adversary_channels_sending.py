@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.faults.channels_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.sending.rig import Fault, Told
+from tests.unit.channels.sending.rig import Fault, Told
 
-from afterturn.funnel.dispatching import DISPATCHED
+from afterturn.channels.outbox import DISPATCHED
 
 SMS = f"sms:{THEIRS}"
 

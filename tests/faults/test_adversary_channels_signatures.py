@@ -24,7 +24,7 @@ from tests.faults.channels_calls import (
     web_call,
 )
 from tests.faults.channels_rig import Desk, opened
-from tests.unit.funnel.channels import NOW
+from tests.unit.channels.channels import NOW
 
 TURN = {
     "conversation": {"id": "t-1", "channel": "web"},

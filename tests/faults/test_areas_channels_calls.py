@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.faults.channels_calls import OURS, THEIRS, Call, livekit_call, retell_call, twilio_voice, vapi_call
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import NOW
+from tests.unit.channels.channels import NOW
 
 from afterturn.clock import to_millis, to_text
 from afterturn.model import FlushMode

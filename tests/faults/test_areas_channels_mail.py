@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.faults.channels_calls import mail_call, mime, sns_call
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import NOW
+from tests.unit.channels.channels import NOW
 
-from afterturn.funnel.intake import ABOUT
+from afterturn.channels.ingest import ABOUT
 
 
 @pytest.fixture

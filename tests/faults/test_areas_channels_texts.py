@@ -24,10 +24,10 @@ from tests.faults.channels_calls import (
     twilio_signature,
 )
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.funnel.channels import NOW
-from tests.unit.funnel.sending.test_telegram import GROUP, SUPERGROUP
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
 
-from afterturn.funnel.intake import DELIVERY
+from afterturn.channels.ingest import DELIVERY
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from tests.emulator import access, emulator, session  # noqa: F401
-from tests.unit.funnel.sns_rig import Served, certificate
-from tests.unit.funnel.test_turns import SECRET, signed
+from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.test_turns import SECRET, signed
 from tests.web.rig import API, Rig, ids
 from tests.web.test_cursors import PROBLEM, _opened
 
-from afterturn.funnel.channels import Secrets, doors_of
-from afterturn.funnel.doors import Doors
-from afterturn.funnel.email.sns import Certificates
-from afterturn.funnel.intake import Intake
-from afterturn.funnel.turns import TurnDoor
+from afterturn.channels.ingest import Intake
+from afterturn.channels.registry import Secrets, doors_of
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.turns import TurnDoor
+from afterturn.channels.webhooks import Doors
 from afterturn.stream.port import Queue
 from afterturn.web.hooks import mount_hooks
 

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz import hooks
-from tests.unit.funnel import channels, mails
-from tests.unit.funnel.channels import NOW, SAMPLES, request, signed_sample
-from tests.unit.funnel.mutations import mutate
-from tests.unit.funnel.mutations_mail import mutate_mail
+from tests.unit.channels import channels, mails
+from tests.unit.channels.channels import NOW, SAMPLES, request, signed_sample
+from tests.unit.channels.mutations import mutate
+from tests.unit.channels.mutations_mail import mutate_mail
 
-from afterturn.funnel import telegram, twilio
-from afterturn.funnel.arrivals import Arrival, Rejected, Request
-from afterturn.funnel.email import graph, ses
-from afterturn.funnel.email.message import Receipt, read_mail
-from afterturn.funnel.voice import livekit, retell, vapi
-from afterturn.funnel.voice import twilio as twilio_voice
+from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.outlook import notifications
+from afterturn.channels.ses import parse
+from afterturn.channels.telegram import updates
+from afterturn.channels.twilio import messages
+from afterturn.channels.twilio import voice as twilio_voice
+from afterturn.channels.types import Arrival, Rejected, Request
+from afterturn.channels.voice import livekit, retell, vapi
 
 Mutate = Callable[[bytes, random.Random], bytes]
 Read = Callable[[bytes], Iterable[Any]]
@@ -89,19 +91,23 @@ def _target(name: str) -> Target:
         receipt = Receipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
         return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), mails.assert_fits)
     if provider == "ses-sns":
-        return Target(name, body, mutate, lambda raw: ses.read(request(raw), now=NOW), mails.assert_fits)
+        return Target(name, body, mutate, lambda raw: parse.read(request(raw), now=NOW), mails.assert_fits)
     if provider == "graph":
         if "get" in file:
-            return Target(name, body, mutate, lambda raw: (graph.fetched(_json(raw), now=NOW),), mails.assert_fits)
+            return Target(
+                name, body, mutate, lambda raw: (notifications.fetched(_json(raw), now=NOW),), mails.assert_fits
+            )
         states = ("secretClientValue", "<secretClientState>")
-        return Target(name, body, mutate, lambda raw: graph.read(request(raw), client_states=states), mails.assert_fits)
+        return Target(
+            name, body, mutate, lambda raw: notifications.read(request(raw), client_states=states), mails.assert_fits
+        )
     if provider == "telegram":
         return Target(
-            name, body, mutate, lambda raw: telegram.read(request(raw), now=NOW, bot="bot"), channels.assert_fits
+            name, body, mutate, lambda raw: updates.read(request(raw), now=NOW, bot="bot"), channels.assert_fits
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
-        read: Callable[..., Iterable[Arrival]] = twilio.read if provider == "twilio" else twilio_voice.read
+        read: Callable[..., Iterable[Arrival]] = messages.read if provider == "twilio" else twilio_voice.read
 
         def read_form(raw: bytes) -> Iterable[Arrival]:
             return read(Request(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")

@@ -12,22 +12,22 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
-from tests.unit.funnel import channels, mails
-from tests.unit.funnel.channels import NOW
-from tests.unit.funnel.sns_rig import Served, certificate
-from tests.unit.funnel.test_turns import SECRET
+from tests.unit.channels import channels, mails
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.test_turns import SECRET
 from tests.web.hooked import SECRETS, SIGNED, good_bodies
 from tests.web.rig import BASE
 
+from afterturn.channels.ingest import Taken
+from afterturn.channels.registry import HOOKS, doors_of
+from afterturn.channels.responses import Answer
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.types import Arrival, Fetch, Nothing, Request, Upkeep
+from afterturn.channels.webhooks import Doors
 from afterturn.clock import to_text
 from afterturn.event import make_event
-from afterturn.funnel.answers import Answer
-from afterturn.funnel.arrivals import Arrival, Fetch, Nothing, Request, Upkeep
-from afterturn.funnel.channels import HOOKS, doors_of
-from afterturn.funnel.doors import Doors
-from afterturn.funnel.email.sns import Certificates
-from afterturn.funnel.intake import Taken
-from afterturn.funnel.turns import TURNS, TurnDoor
 from afterturn.model import Origin, Turn
 from afterturn.settle import Receipt
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from tests.fuzz import hooks
 from tests.fuzz.__main__ import found_in
 from tests.fuzz.damage import attempt, targets
-from tests.unit.funnel.channels import NOW, here
-from tests.unit.funnel.sns_rig import Served, certificate
+from tests.unit.channels.channels import NOW, here
+from tests.unit.channels.sns_rig import Served, certificate
 from tests.web.hooked import SECRETS
 
-from afterturn.funnel.arrivals import Arrival, Rejected
-from afterturn.funnel.channels import doors_of
-from afterturn.funnel.email.sns import Certificates
-from afterturn.funnel.turns import TURNS
+from afterturn.channels.registry import doors_of
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.turns import TURNS
+from afterturn.channels.types import Arrival, Rejected
 
 
 @here

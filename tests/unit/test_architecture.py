@@ -53,7 +53,7 @@ def loaded_by(statement: str) -> set[str]:
         "afterturn",
         "afterturn.bootstrap",
         "afterturn.bootstrap.bridging",
-        "afterturn.bootstrap.lambda_funnel",
+        "afterturn.bootstrap.lambda_webhooks",
         "afterturn.bootstrap.settling",
         "afterturn.settle",
         "afterturn.bridge.bridge",

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.funnel.test_intake import House, house, sms
+from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.funnel.responder import Asked
+from afterturn.channels.responder import Asked
 from afterturn.telemetry import place_of
 
 __all__ = ["house"]

@@ -11,19 +11,19 @@ from datetime import datetime
 from urllib.parse import parse_qsl
 
 from pydantic import SecretStr
-from tests.unit.funnel.sns_rig import TOPIC, Served, certificate
-from tests.unit.funnel.sns_rig import signed as sns_signed
-from tests.unit.funnel.test_turns import SECRET
-from tests.unit.funnel.test_turns import signed as standard
-from tests.unit.funnel.test_voice_signatures import retell_signed, token
+from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.sns_rig import signed as sns_signed
+from tests.unit.channels.test_turns import SECRET
+from tests.unit.channels.test_turns import signed as standard
+from tests.unit.channels.test_voice_signatures import retell_signed, token
 from tests.web.rig import BASE, Rig
 
+from afterturn.channels.ingest import Intake
+from afterturn.channels.registry import HOOKS, Secrets, doors_of
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.webhooks import Doors
 from afterturn.clock import to_text
-from afterturn.funnel.channels import HOOKS, Secrets, doors_of
-from afterturn.funnel.doors import Doors
-from afterturn.funnel.email.sns import Certificates
-from afterturn.funnel.intake import Intake
-from afterturn.funnel.turns import TURNS, TurnDoor
 from afterturn.web.hooks import mount_hooks
 
 SECRETS = Secrets(

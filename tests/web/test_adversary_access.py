@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.funnel.test_dispatching import Provider
-from tests.unit.funnel.test_intake import THEIRS, mail, sms
+from tests.unit.channels.test_dispatching import Provider
+from tests.unit.channels.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.funnel.arrivals import Delivery, Hush, Party
-from afterturn.funnel.directory import Directory
-from afterturn.funnel.dispatching import Dispatching
-from afterturn.funnel.intake import PERSON, Intake
-from afterturn.funnel.sending.port import Outgoing, Sent
-from afterturn.funnel.twilio import RANKS
+from afterturn.channels.directory import Directory
+from afterturn.channels.ingest import PERSON, Intake
+from afterturn.channels.outbox import Dispatching
+from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.twilio.messages import RANKS
+from afterturn.channels.types import Delivery, Hush, Party
 
 TENANT = "tenant@example.org"
 

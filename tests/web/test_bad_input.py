@@ -15,8 +15,8 @@ from typing import Any, cast
 import httpx
 import pytest
 from tests.fuzz import hooks as fuzzed
-from tests.unit.funnel.channels import NOW
-from tests.unit.funnel.mutations import mutate
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.mutations import mutate
 from tests.web.calls import CALLS
 from tests.web.endpoints import READING, Endpoint, endpoints, stored
 from tests.web.hooked import SIGNED, good_bodies, hooks

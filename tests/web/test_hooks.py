@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from tests.cli.command import query, run, turn, wait_for
-from tests.unit.funnel.channels import here, sample
-from tests.unit.funnel.test_turns import SECRET, signed
+from tests.unit.channels.channels import here, sample
+from tests.unit.channels.test_turns import SECRET, signed
 from tests.web.test_serving import serving
 
 from afterturn.clock import system_clock

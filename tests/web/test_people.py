@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.funnel.test_intake import THEIRS, call, mail, sms
+from tests.unit.channels.test_intake import THEIRS, call, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.funnel.answering import DISPATCH
-from afterturn.funnel.arrivals import Party
-from afterturn.funnel.intake import Intake
+from afterturn.channels.auto_reply import DISPATCH
+from afterturn.channels.ingest import Intake
+from afterturn.channels.types import Party
 
 
 def intake(rig: Rig) -> Intake:

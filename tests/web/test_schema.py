@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
-from tests.unit.funnel.channels import NOW
+from tests.unit.channels.channels import NOW
 from tests.web.calls import CALLS, fill, name_of, send
 from tests.web.hooked import SIGNED, hooks
 from tests.web.rig import API, Rig
@@ -21,8 +21,8 @@ from tests.web.served import served
 from tests.web.test_errors import THEIRS
 
 from afterturn.backbone import Backbone
+from afterturn.channels.turns import TURNS
 from afterturn.clock import system_clock
-from afterturn.funnel.turns import TURNS
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
 from afterturn.web.signed import CHAT

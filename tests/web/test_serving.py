@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.command import call, execute, interrupt, query, run, start, turn, wait_for
-from tests.unit.funnel.test_turns import SECRET
+from tests.unit.channels.test_turns import SECRET
 from tests.web.rig import API
 
 APP = """

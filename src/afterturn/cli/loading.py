@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from afterturn.backbone import Backbone
+from afterturn.channels.threads import moved_to
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidInput, InvalidRecord
-from afterturn.funnel.threads import moved_to
 from afterturn.importers.records import BadRecord, ImportedConversation
 from afterturn.model import Channel, Turn
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from afterturn.backbone import Backbone
+from afterturn.channels.delivery_status import sending_of
 from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
 from afterturn.cli.options import Db, Json, Limit, Profiled, Since, Until, flag_value, observed, read_time, settings_of
 from afterturn.cli.output import console, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.funnel.delivered import sending_of
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Hit
 from afterturn.model import Channel, Direction, Message, Status, WorkOrder, parse

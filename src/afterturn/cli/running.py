@@ -39,7 +39,7 @@ from afterturn.ledger.ledger import Audit
 from afterturn.reactions.registry import Registry
 
 if TYPE_CHECKING:
-    from afterturn.funnel.running import Funnel
+    from afterturn.channels.runner import Funnel
 
 _LINE_EVERY = 5.0
 _MOST_CHORES = 1_000
@@ -96,7 +96,7 @@ async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Funnel | None]
     if not settings.has_channels:
         yield None
         return
-    from afterturn.bootstrap.funnel import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
+    from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
 
     async with open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel:
         yield funnel
@@ -227,8 +227,8 @@ async def what_is_left(backbone: Backbone) -> str:
 
 async def _chores(backbone: Backbone) -> str:
     """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
-    from afterturn.funnel.answering import DISPATCH  # noqa: PLC0415 - slow to load, and wanted at the end only
-    from afterturn.funnel.intake import ANSWER, FINISH_CALL  # noqa: PLC0415 - as above
+    from afterturn.channels.auto_reply import DISPATCH  # noqa: PLC0415 - slow to load, and wanted at the end only
+    from afterturn.channels.ingest import ANSWER, FINISH_CALL  # noqa: PLC0415 - as above
 
     told = ""
     for kind, name in ((ANSWER, "answer"), (DISPATCH, "send"), (FINISH_CALL, "ended call")):

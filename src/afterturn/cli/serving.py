@@ -10,6 +10,7 @@ import typer
 
 from afterturn.app import App
 from afterturn.backbone import Backbone
+from afterturn.channels.turns import TURNS, TurnDoor
 from afterturn.cli.exits import Exit
 from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, set_up_logging, settings_of
 from afterturn.cli.output import note
@@ -17,7 +18,6 @@ from afterturn.cli.place import place_of
 from afterturn.cli.running import names_of, until_stopped, what_is_left, work
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings
-from afterturn.funnel.turns import TURNS, TurnDoor
 from afterturn.model import Emitter
 from afterturn.web.access import Access, check_binding, is_loopback
 from afterturn.web.tokens import TokenFile, read_tokens
@@ -64,7 +64,7 @@ def up(
 
 async def _serve(app: App, settings: Settings, host: str, port: int | None, *, bridging: bool) -> Exit:
     # Here, since only this command needs them.
-    from afterturn.bootstrap.funnel import open_funnel  # noqa: PLC0415
+    from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.hooks import mount_hooks  # noqa: PLC0415

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import JsonValue
 from rich.text import Text
 
+from afterturn.channels.delivery_status import Delivered, delivered
 from afterturn.cli.cards import who
 from afterturn.cli.output import cell, console, facts, moment, one_line, padded, table
-from afterturn.funnel.delivered import Delivered, delivered
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import Row
 from afterturn.model import Message, SettledTurn, WorkOrder

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from afterturn.mail.threading import SAME_SUBJECT_WITHIN, is_own
+from afterturn.channels.email.threading import SAME_SUBJECT_WITHIN, is_own
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.ids import legal_id
-from afterturn.mail.mailboxes import spelt
-from afterturn.mail.reading import (
+from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.reader import (
     TROUBLES,
     addresses,
     content,
@@ -37,7 +36,8 @@ from afterturn.mail.reading import (
     parse_mail,
     raw_header,
 )
-from afterturn.mail.threading import is_own, normal_subject
+from afterturn.channels.email.threading import is_own, normal_subject
+from afterturn.ids import legal_id
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
 from .mail_threads import Envelope, own_addresses, threads

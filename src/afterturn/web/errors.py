@@ -15,6 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from afterturn import telemetry
+from afterturn.channels.registry import HOOKS
+from afterturn.channels.responses import RETRY_AFTER_S
+from afterturn.channels.turns import TURNS
 from afterturn.errors import (
     AfterturnError,
     Conflict,
@@ -27,9 +30,6 @@ from afterturn.errors import (
     StoreError,
     StreamUnavailable,
 )
-from afterturn.funnel.answers import RETRY_AFTER_S
-from afterturn.funnel.channels import HOOKS
-from afterturn.funnel.turns import TURNS
 from afterturn.validation_messages import path_of, problem_of
 
 Page = Callable[[Request, "Refused"], Response]

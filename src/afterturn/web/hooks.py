@@ -11,12 +11,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from afterturn.channels.registry import HOOKS
+from afterturn.channels.responses import Answer, refused
+from afterturn.channels.sanitize import public_url
+from afterturn.channels.turns import TURNS
+from afterturn.channels.types import Request
 from afterturn.clock import Clock
-from afterturn.funnel.answers import Answer, refused
-from afterturn.funnel.arrivals import Request
-from afterturn.funnel.channels import HOOKS
-from afterturn.funnel.reading import public_url
-from afterturn.funnel.turns import TURNS
 from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import Tries
 from afterturn.web.signed import describe_signed

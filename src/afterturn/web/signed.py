@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from afterturn.funnel.channels import HOOKS
-from afterturn.funnel.chat import Said
-from afterturn.funnel.turns import TURNS
+from afterturn.channels.registry import HOOKS
+from afterturn.channels.turns import TURNS
+from afterturn.channels.webchat.messages import Said
 from afterturn.model import Record, Turn
 from afterturn.web.api.common import errors
 

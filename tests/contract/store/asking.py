@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from tests.contract.samples import T0
 from tests.contract.store.shelf import Shelf
-from tests.unit.funnel.test_intake import sms
+from tests.unit.channels.test_intake import sms
 
+from afterturn.channels.auto_reply import ASKING, LEASE, Answering
+from afterturn.channels.ingest import ANSWER, Intake
+from afterturn.channels.leases import Leases
+from afterturn.channels.outbox import Dispatching
+from afterturn.channels.responder import Asked
+from afterturn.channels.runner import Funnel
+from afterturn.channels.sending import Outgoing, Sender
+from afterturn.channels.webhooks import Doors
 from afterturn.event import TurnSettled
-from afterturn.funnel.answering import ASKING, LEASE, Answering
-from afterturn.funnel.dispatching import Dispatching
-from afterturn.funnel.doors import Doors
-from afterturn.funnel.intake import ANSWER, Intake
-from afterturn.funnel.leases import Leases
-from afterturn.funnel.responder import Asked
-from afterturn.funnel.running import Funnel
-from afterturn.funnel.sending.port import Outgoing, Sender
 from afterturn.model import Direction
 from afterturn.settle import Settler
 from afterturn.store.port import Store

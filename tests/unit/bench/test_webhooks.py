@@ -10,8 +10,8 @@ from bench.webhooks_server import settings_of
 
 from afterturn import App, ReactionContext, Stamp, TurnWindow
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.funnel import open_funnel
-from afterturn.funnel.arrivals import Request
+from afterturn.bootstrap.channels import open_funnel
+from afterturn.channels.types import Request
 from afterturn.model import Channel, ConversationMeta
 
 ADDRESS = "http://127.0.0.1:8722"

@@ -6,13 +6,13 @@ import re
 
 import pytest
 from pydantic import JsonValue
-from tests.unit.funnel.test_intake import THEIRS, sms
+from tests.unit.channels.test_intake import THEIRS, sms
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.funnel.dispatching import DISPATCHED
-from afterturn.funnel.intake import Intake
-from afterturn.funnel.names import NAMED
+from afterturn.channels.ingest import Intake
+from afterturn.channels.names import NAMED
+from afterturn.channels.outbox import DISPATCHED
 from afterturn.model import Attachment
 
 PATH = "/conversations/gas-smell-2b"

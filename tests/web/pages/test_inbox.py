@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Direction, Message, Role, Turn
+from afterturn.channels.outbox import DISPATCHED
 from afterturn.clock import to_text
-from afterturn.funnel.dispatching import DISPATCHED
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.web.pages import asking, inbox
 from afterturn.web.pages.live import Live

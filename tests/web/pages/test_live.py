@@ -11,8 +11,8 @@ from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.test_operations import bury
 
-from afterturn.funnel.dispatching import DISPATCHED
-from afterturn.funnel.intake import DELIVERY
+from afterturn.channels.ingest import DELIVERY
+from afterturn.channels.outbox import DISPATCHED
 from afterturn.store.kept import Amendment
 
 NAME = "gas-smell-2b"

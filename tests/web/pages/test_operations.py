@@ -9,9 +9,9 @@ import pytest
 from tests.web.pages.demo import Site
 
 from afterturn import Direction, Message, Role, Turn
+from afterturn.channels.auto_reply import DISPATCH
+from afterturn.channels.ingest import ANSWER
 from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
-from afterturn.funnel.answering import DISPATCH
-from afterturn.funnel.intake import ANSWER
 from afterturn.store.kept import Chore
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue

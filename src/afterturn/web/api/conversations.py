@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
+from afterturn.channels.people import reply_chores
 from afterturn.clock import to_text
-from afterturn.funnel.people import reply_chores
 from afterturn.inbox import InboxQuery, Row, Window
 from afterturn.inbox.query import MAX_LIMIT, Grade, Words
 from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from afterturn.backbone import Backbone
+from afterturn.channels.people import remember_place
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
-from afterturn.funnel.people import remember_place
 from afterturn.inbox import InboxQuery, Page, Row
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from afterturn.channels.email.addresses import spelt
 from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.ids import normalise
 from afterturn.inbox import InboxQuery, Window
-from afterturn.mail.mailboxes import spelt
 from afterturn.model import UNASSIGNED, parse
 from afterturn.web.pages.texts import CHANNELS
 

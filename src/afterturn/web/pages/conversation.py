@@ -13,11 +13,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import JsonValue
 
+from afterturn.channels.delivery_status import noted_of, sending_of
+from afterturn.channels.ingest import ABOUT
+from afterturn.channels.names import names_of
+from afterturn.channels.people import has_opted_out
 from afterturn.errors import Conflict, InvalidRecord
-from afterturn.funnel.delivered import noted_of, sending_of
-from afterturn.funnel.intake import ABOUT
-from afterturn.funnel.names import names_of
-from afterturn.funnel.people import has_opted_out
 from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
 from afterturn.store.kept import Amendment

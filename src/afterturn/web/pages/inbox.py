@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from afterturn.channels.delivery_status import unsent_of
+from afterturn.channels.names import names_of
 from afterturn.clock import EPOCH, parse_time
 from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFound
-from afterturn.funnel.delivered import unsent_of
-from afterturn.funnel.names import names_of
 from afterturn.inbox import InboxQuery, Row
 from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
 from afterturn.store.port import ConsumerState, RecencyKey

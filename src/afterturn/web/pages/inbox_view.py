@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from afterturn.channels.delivery_status import Delivered
 from afterturn.clock import to_text
-from afterturn.funnel.delivered import Delivered
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Piece
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from afterturn.backbone import Backbone
+from afterturn.channels.auto_reply import DISPATCH
+from afterturn.channels.ingest import ANSWER, FINISH_CALL
 from afterturn.errors import EngineUnavailable, StreamUnavailable
-from afterturn.funnel.answering import DISPATCH
-from afterturn.funnel.intake import ANSWER, FINISH_CALL
 from afterturn.inbox import InboxQuery, Row
 from afterturn.reactions.state import ReactionState
 

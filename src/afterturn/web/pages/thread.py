@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
+from afterturn.channels.delivery_status import Delivered, delivered
+from afterturn.channels.types import Hush
 from afterturn.clock import MILLISECOND
-from afterturn.funnel.arrivals import Hush
-from afterturn.funnel.delivered import Delivered, delivered
 from afterturn.inbox import Row
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
 from afterturn.reactions.state import ReactionState

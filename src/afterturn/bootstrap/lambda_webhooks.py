@@ -1,0 +1,125 @@
+"""The funnel of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone.
+
+What is to be answered and sent waits for ``afterturn worker``: a function has nobody to do it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from afterturn.aws.names import Names
+from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
+from afterturn.bootstrap.settling import open_ends
+from afterturn.channels.aws_lambda import answered, request_of
+from afterturn.channels.responses import Answer, answer_of, refused
+from afterturn.channels.sanitize import public_url
+from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.types import Request
+from afterturn.clock import system_clock
+from afterturn.config import Settings
+from afterturn.errors import AfterturnError, ConfigError
+from afterturn.settle import Settler
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a request can be for. ``doors``: of the channels that are set up."""
+
+    settings: Settings
+    turns: TurnDoor | None
+    doors: Callable[[str, Request], Awaitable[Answer]] | None
+    channels: tuple[str, ...]
+
+    async def answer(self, path: str, request: Request) -> Answer:
+        if path == TURNS and self.turns is not None:
+            return await self.turns(request)
+        if self.doors is None:
+            return refused(404, "not_found", f"there is {TURNS}")
+        if public := self.settings.public_url:
+            target = request.url.split("/", 3)[3]
+            request = Request(request.method, public_url(public, target), request.headers, request.body)
+        return await self.doors(path, request)
+
+
+class Function:
+    """Answers requests of its function URL, and the probe of ``afterturn aws deploy``.
+
+    Table and queues are opened at the first call and stay open for the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.Runner()
+        self._opening: AbstractAsyncContextManager[Opened] | None = None
+        self._opened: Opened | None = None
+
+    def __call__(self, event: Any, context: object = None) -> dict[str, Any]:
+        """Raises ConfigError for settings that make no sense: only a probe shows those before anything is served."""
+        if isinstance(event, dict) and event.get("afterturn") == "probe":
+            return asyncio.run(probe())
+        try:
+            path, request = request_of(event)
+        except AfterturnError as error:
+            return answered(answer_of(error))
+        return answered(self._loop.run(self._served(path.rstrip("/"), request)))
+
+    def close(self) -> None:
+        """Let go of what is open; Lambda never says when it ends."""
+        if self._opening is not None and self._opened is not None:
+            self._loop.run(self._opening.__aexit__(None, None, None))
+        self._loop.close()
+
+    async def _served(self, path: str, request: Request) -> Answer:
+        if self._opened is None:
+            self._opening = open_doors()
+            try:
+                self._opened = await self._opening.__aenter__()
+            except ConfigError:
+                raise
+            except AfterturnError as error:
+                return answer_of(error)
+        return await self._opened.answer(path, request)
+
+
+async def probe() -> dict[str, Any]:
+    """Who this is, told after table, queues and secrets were looked at."""
+    async with open_doors() as opened:
+        settings = opened.settings
+        names = Names.of(settings.lane.value, settings.table)
+        return {
+            "version": release(),
+            "lane": names.lane,
+            "table": names.table,
+            "emitter": settings.emitter.value,
+            "turns": opened.turns is not None,
+            "channels": list(opened.channels),
+        }
+
+
+@asynccontextmanager
+async def open_doors() -> AsyncIterator[Opened]:
+    """Everything that the settings set up. Raises ConfigError where that is nothing: nobody may settle unsigned."""
+    settings = function_settings()
+    if settings.turns_secret is None and not settings.has_channels:
+        raise ConfigError(
+            "nothing is let in: set AFTERTURN_TURNS_SECRET for turns of your own runtimes, or the secret of a channel"
+        )
+    async with open_ends(settings, system_clock) as (store, stream):
+        settler = Settler(store, stream, system_clock, settings.emitter.value)
+        secret = settings.turns_secret
+        turns = None if secret is None else TurnDoor(settler.settle, secret, system_clock)
+        if not settings.has_channels:
+            yield Opened(settings, turns, None, ())
+            return
+        from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415 - who only takes turns loads no channel
+
+        responder = app_named().answers
+        async with open_funnel(settler, store, settings, system_clock, responder=responder) as funnel:
+            yield Opened(settings, turns, funnel.doors, tuple(sorted(funnel.doors.doors)))
+
+
+set_up_logging()
+handler = Function()

@@ -1,0 +1,393 @@
+"""Answers: a responder is asked about each message that waits, its answer is settled, and then it is sent.
+
+Answer and the chore to send it are one transaction. An answer has the id of what it answers, so one that was asked for
+twice, because somebody died in between, is kept once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from pydantic import JsonValue
+
+from afterturn import telemetry
+from afterturn.channels.ingest import ABOUT, ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
+from afterturn.channels.leases import Lease, Leases
+from afterturn.channels.rate_limit import Cap, held_until
+from afterturn.channels.reply_history import MAX_TIMES, Answered
+from afterturn.channels.responder import Asked, Responder
+from afterturn.channels.sanitize import text_of
+from afterturn.channels.threads import moved_to
+from afterturn.channels.types import Hush
+from afterturn.clock import Clock
+from afterturn.errors import AfterturnError
+from afterturn.ids import digest, legal_id
+from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
+from afterturn.store.port import Chore, Keeper, TakenChore
+from afterturn.store.rules import FUTURE_TOLERANCE_HOURS
+
+DISPATCH = "dispatch"
+"""Chores: an outbound message has to be sent."""
+
+ANSWERED = "answered"
+ASKING = "asking"
+"""Notes: what was in sight when a conversation was answered last, and when it was before; whether somebody is being
+asked about it now.
+"""
+
+CAP = Cap(40, timedelta(hours=1))
+"""More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
+
+SENT_ON = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
+"""Where a text can be sent. A call is over, and a page fetches what it shows."""
+
+LEASE = timedelta(minutes=2)
+"""After that time somebody else is asked."""
+
+GIVE_UP_AFTER = timedelta(days=3)
+"""Later an answer helps nobody; it is left to people."""
+
+_PATIENCE = 0.75
+"""The part of the lease that an answer may take; who has not answered then has failed."""
+
+_AHEAD = timedelta(hours=FUTURE_TOLERANCE_HOURS)
+_LAST_WORDS = 50
+_WAIT = (1, 2, 4)
+"""Seconds before another look at a conversation that another process asks about; the last one again and again."""
+_PAUSES = (5, 30, 120, 600, 3600)
+"""Seconds before the next try of what failed; the last one again and again."""
+
+
+class Threads(Protocol):
+    async def conversation(self, conversation_id: str) -> Conversation | None: ...
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
+
+
+class NobodyHere(AfterturnError):
+    """This process has nobody who answers; another one on the same store may have."""
+
+
+class NotThereYet(AfterturnError):
+    """A group has moved, and what this is about is being carried along."""
+
+
+class Answering:
+    """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
+    their answers left to a process that has one.
+
+    ``cap``: how many automatic answers a conversation gets; what goes beyond is left to people.
+    """
+
+    def __init__(
+        self,
+        writes: Writes,
+        keeper: Keeper,
+        threads: Threads,
+        clock: Clock,
+        *,
+        responder: Responder | None = None,
+        lease: timedelta = LEASE,
+        cap: Cap = CAP,
+    ) -> None:
+        self._writes = writes
+        self._keeper = keeper
+        self._threads = threads
+        self._clock = clock
+        self._responder = responder
+        self._lease = lease
+        self._cap = Cap(min(cap.answers, MAX_TIMES), cap.span)
+        self._leases = Leases(keeper, clock, ASKING)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._next: set[str] = set()
+
+    async def once(self, *, limit: int = 16) -> int:
+        """Take what is due and do it, conversations side by side; returns how many chores were taken."""
+        taken = await self.taken(limit=limit)
+        async with asyncio.TaskGroup() as group:
+            for each in taken:
+                group.create_task(self.do(each))
+        return sum(map(len, taken))
+
+    async def taken(self, *, limit: int) -> list[tuple[TakenChore, ...]]:
+        """What is due, by conversation; :meth:`do` does each."""
+        now = self._clock()
+        by_conversation: dict[str, list[TakenChore]] = {}
+        for kind in (ANSWER, FINISH_CALL):
+            for one in await self._keeper.take_chores(kind, now=now, lease=self._lease, limit=limit):
+                by_conversation.setdefault(one.conversation_id, []).append(one)
+        return [tuple(each) for each in by_conversation.values()]
+
+    async def do(self, chores: Sequence[TakenChore]) -> None:
+        """Of one conversation, one after the other. Raises nothing: what fails is done again, later and later.
+
+        What came in meanwhile is answered in one, so only the newest is asked about, and the others are done by that.
+        Of each conversation one call waits for the one that is at work; what else is due of it is put off, so that it
+        takes no place of others.
+        """
+        name = chores[0].conversation_id
+        if name in self._next:
+            await self._wait(chores)
+            return
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._next.add(name)
+        try:
+            await lock.acquire()
+        finally:
+            self._next.discard(name)
+        try:
+            await self._alone(chores)
+        finally:
+            lock.release()
+
+    async def _alone(self, chores: Sequence[TakenChore]) -> None:
+        """Nobody else in this process is at work on the conversation."""
+        asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
+        if not asking or self._responder is None:
+            await self._each(chores, asking)
+            return
+        lease = await self._only_here(asking[0].conversation_id)
+        if lease is None:
+            await self._each([one for one in chores if one not in asking], [])
+            await self._wait(asking)
+            return
+        try:
+            await self._each(chores, asking)
+        finally:
+            with contextlib.suppress(AfterturnError):  # it ends by itself
+                await self._leases.give_back(lease)
+
+    async def _each(self, chores: Sequence[TakenChore], asking: Sequence[TakenChore]) -> None:
+        """``asking``: those of them where somebody is asked; the answer to the newest is one to all.
+
+        Not so where it was given before: then it has not seen what came in since, whose chores may come first.
+        """
+        for one in chores:
+            if one not in asking:
+                await self._do(one)
+        left = sorted(asking, key=lambda one: one.due_at)
+        while left:
+            if not await self._do(left.pop()):
+                break
+        for one in left:
+            await self._finish(one)
+
+    async def _only_here(self, conversation_id: str) -> Lease | None:
+        """The right to be the only process that asks about a conversation; None where another one has it."""
+        try:
+            return await self._leases.take(conversation_id, self._lease)
+        except AfterturnError as error:
+            telemetry.log("lease_failed", level=logging.WARNING, stage=ANSWER, error=type(error).__name__)
+            return None
+
+    async def _wait(self, chores: Sequence[TakenChore]) -> None:
+        """Until who is at work on it is done: the answer to these has that to those in sight."""
+        for one in chores:
+            pause = timedelta(seconds=_WAIT[min(one.attempts, len(_WAIT)) - 1])
+            with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
+                await self._keeper.put_off_chore(one, until=self._clock() + pause)
+
+    async def _do(self, chore: TakenChore) -> bool:
+        """Whether it was done before."""
+        before = False
+        try:
+            if self._responder is None and chore.kind == ANSWER and not _is_nobody(chore):
+                raise NobodyHere
+            if chore.kind == FINISH_CALL:
+                await self._finish_call(chore)
+            else:
+                before = await self._answer(chore)
+        except Exception as error:
+            await self._failed(chore, error)
+        else:
+            await self._finish(chore)
+        return before
+
+    async def _finish(self, chore: TakenChore) -> None:
+        try:
+            await self._keeper.finish_chore(chore)
+        except AfterturnError:  # it comes again when the lease ends, and changes nothing then
+            telemetry.log("finish_failed", level=logging.WARNING, stage=chore.kind)
+
+    async def _failed(self, chore: TakenChore, error: Exception) -> None:
+        pause = _pause(chore, self._clock())
+        telemetry.log(
+            "chore_failed",
+            level=logging.ERROR,
+            stage=chore.kind,
+            conversation_id=chore.conversation_id,
+            error=type(error).__name__,
+            place=telemetry.place_of(error),
+            delay_s=pause,
+        )
+        try:
+            if chore.kind == ANSWER:
+                # What somebody said does not wait for who answers: reactions see it, and an emergency is told.
+                conversation = await self._conversation(chore)
+                if conversation is not None:
+                    await self._writes.settle(_without_answer(conversation, chore))
+                if self._clock() - chore.due_at > GIVE_UP_AFTER:
+                    await self._keeper.finish_chore(chore)
+                    return
+            await self._keeper.put_off_chore(chore, until=self._clock() + timedelta(seconds=pause))
+        except Exception:  # it comes again when the lease ends
+            telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
+
+    async def _answer(self, chore: TakenChore) -> bool:
+        """Whether that was done before."""
+        conversation = await self._conversation(chore)
+        if conversation is None:
+            return False
+        noted = await self._keeper.noted(ROUTE, [conversation.id])
+        route = noted.get(conversation.id)
+        album = isinstance(chore.value, dict) and bool(chore.value.get("album"))
+        if album:  # from here on a part that comes waits alone
+            await self._keeper.note(ALBUM, chore.key, [])
+        messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
+        seen: list[JsonValue] = [digest(one.id) for one in messages]
+        if conversation.id != chore.conversation_id and digest(_message_of(chore)) not in seen:
+            raise NotThereYet
+        if album:
+            await self._keeper.note(ALBUM, chore.key, seen, replace=True)
+        name = f"reply:{digest(chore.kind, chore.key)}"
+        text = None
+        if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
+            noted = await self._keeper.noted(ANSWERED, [conversation.id])
+            before = Answered.read(noted.get(conversation.id))
+            if before.covers(chore) or any(one.id == name for one in messages):
+                return True
+            if held_until(before.earlier(chore, self._clock()), self._clock(), [self._cap]) is None:
+                asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
+                async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
+                    text = _fit(await self._responder(asked), conversation.id)
+                after = before.with_one_more(chore, seen, self._clock()) if text else before.seen(chore, seen)
+                await self._keeper.note(ANSWERED, conversation.id, after.dump(), replace=True)
+            else:
+                await self._leave_to_people(chore, conversation)
+        if not text:
+            await self._writes.settle(_without_answer(conversation, chore))
+            return False
+        reply = Message(
+            id=name,
+            direction=Direction.OUTBOUND,
+            role=Role.AGENT,
+            text=text,
+            at=_behind(messages, self._clock()),
+        )
+        answers = _answered_by_it(route, messages) or _message_of(chore)
+        sending = dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
+        await self._writes.settle(
+            Turn(conversation=_meta(conversation), messages=(reply,)),
+            chores=[sending] if conversation.channel in SENT_ON else (),
+        )
+        return False
+
+    async def _conversation(self, chore: TakenChore) -> Conversation | None:
+        """Where it goes on by now: a group may have moved while the chore waited."""
+        return await self._threads.conversation(await moved_to(self._keeper, chore.conversation_id))
+
+    async def _leave_to_people(self, chore: TakenChore, conversation: Conversation) -> None:
+        """Two machines that answer each other are stopped here on every channel (F16); it is shown with the message."""
+        channel = conversation.channel.value
+        telemetry.answers_capped.labels(channel).inc()
+        telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
+        message = chore.value.get("message") if isinstance(chore.value, dict) else None
+        key = f"{conversation.id} {message}"
+        about = (await self._keeper.noted(ABOUT, [key])).get(key)
+        known = about if isinstance(about, dict) else {}
+        await self._keeper.note(ABOUT, key, {**known, "hush": Hush.LOOP.value}, replace=True)
+
+    async def _is_quiet(self, chore: TakenChore, route: dict[str, Any]) -> bool:
+        """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""
+        if _is_nobody(chore):
+            return True
+        recipient = str(route["recipient"])
+        found = (await self._keeper.noted(OPTED_OUT, [recipient])).get(recipient)
+        return isinstance(found, dict) and bool(found.get("out"))
+
+    async def _finish_call(self, chore: TakenChore) -> None:
+        """Settle a call without a transcript, unless one came meanwhile."""
+        if chore.key in await self._keeper.noted(CALL, [chore.key]):
+            return
+        conversation = await self._threads.conversation(chore.conversation_id)
+        if conversation is not None:
+            key = legal_id("call:", chore.key)
+            turn = Turn(conversation=_meta(conversation), flush_mode=FlushMode.IMMEDIATE, key=key)
+            await self._writes.settle(turn)
+
+
+def dispatch_of(
+    conversation_id: str,
+    message: Message,
+    *,
+    automatic: bool,
+    due_at: datetime | None = None,
+    answers: str | None = None,
+) -> Chore:
+    """The chore to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
+    ``answers``: the message that it answers, where that is known.
+    """
+    value: dict[str, JsonValue] = {"message": message.id, "automatic": automatic}
+    if answers:
+        value["answers"] = answers
+    return Chore(
+        kind=DISPATCH,
+        key=f"{digest(conversation_id, message.id)}",
+        conversation_id=conversation_id,
+        value=value,
+        due_at=due_at or message.at,
+    )
+
+
+def _answered_by_it(route: JsonValue, messages: Sequence[Message]) -> str | None:
+    """The newest message that wants an answer, if it was in sight when somebody was asked."""
+    newest = route.get("message") if isinstance(route, dict) else None
+    return next((one.id for one in reversed(messages) if one.id == newest), None)
+
+
+def _behind(messages: Sequence[Message], now: datetime) -> datetime:
+    """When an answer was given, so that it stands behind these: a provider's clock may run ahead of ours. Beyond what a
+    store takes ours was wrong, once.
+    """
+    return max([now, *(one.at for one in messages if one.at - now <= _AHEAD)])
+
+
+def _pause(chore: TakenChore, now: datetime) -> int:
+    """Seconds before the next try. Those where it only waited for others do not count as failures: so long it has not
+    been due.
+    """
+    age = (now - chore.due_at).total_seconds()
+    failures = min(chore.attempts, 1 + sum(one <= age for one in _PAUSES))
+    return _PAUSES[min(failures, len(_PAUSES)) - 1]
+
+
+def _without_answer(conversation: Conversation, chore: TakenChore) -> Turn:
+    return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(chore.kind, chore.key)))
+
+
+def _message_of(chore: TakenChore) -> str:
+    return str(chore.value.get("message")) if isinstance(chore.value, dict) else ""
+
+
+def _is_nobody(chore: TakenChore) -> bool:
+    return isinstance(chore.value, dict) and bool(chore.value.get("nobody"))
+
+
+def _fit(text: object, conversation_id: str) -> str:
+    """An answer as a record can hold it, ``""`` for none: one that can never be stored would be asked for again."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError("a responder returns a text, or None")
+    facts: dict[str, str] = {}
+    fitting = text_of(text, facts)
+    if facts:
+        telemetry.log("answer_cut", level=logging.WARNING, conversation_id=conversation_id)
+    return fitting if fitting.strip() else ""
+
+
+def _meta(conversation: Conversation) -> ConversationMeta:
+    return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})

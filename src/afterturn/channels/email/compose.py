@@ -1,0 +1,133 @@
+"""A mail of ours, as RFC 5322 has it: whom it answers, that it is ours, and whether a machine wrote it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from email.charset import QP, Charset
+from email.header import Header
+from email.message import Message as MailMessage
+from email.policy import compat32
+from email.utils import format_datetime, formataddr, getaddresses
+
+from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
+from afterturn.channels.links import with_links
+from afterturn.channels.sanitize import cleaned
+from afterturn.channels.sending import Outgoing, Reason, Undeliverable
+from afterturn.ids import digest
+
+MAX_RECIPIENTS = 50
+MAX_REFERENCES = 30
+MAX_SUBJECT_CHARS = 250
+NO_SUBJECT = "(no subject)"
+
+_ATOM = r"[!#-'*+/-9=?A-Z^-~-]{1,64}"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"(?=[^@]{{1,64}}@){_ATOM}(?:\.{_ATOM})*@(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
+_MESSAGE_ID = re.compile(r"[!-;=?-~]{1,400}@[!-;=?A-~]{1,400}\Z")
+_SES_ID = re.compile(r"[0-9a-f]{16}-[0-9a-f-]{36}-[0-9]{6}\Z")
+_SPACES = re.compile(r"\s+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def one_part(message: Outgoing, where: str) -> tuple[Outgoing, ...]:
+    """A mail is one part, however long. Raises Undeliverable where there is nothing to send, or nobody to get it."""
+    if not with_links(message, where).strip():
+        raise Undeliverable(where, Reason.EMPTY)
+    mail_addresses(message.recipients, where)
+    return (replace(message, part=0),)
+
+
+def compose(message: Outgoing, where: str, *, sender: str, region: str, now: datetime) -> bytes:
+    """The mail. ``sender``: its ``From``, with a name or without; ``region``: where SES names mails of its own.
+
+    Raises Undeliverable. ``Message-ID`` and ``Date`` stand where the provider does not set them itself.
+    """
+    name, ours = name_and_address(sender, where)
+    mail = MailMessage(policy=compat32)
+    mail["From"] = formataddr((name, ours))
+    mail["To"] = ",\n ".join(mail_addresses(message.recipients, where))
+    (account,) = mail_addresses((message.account,), where) if _looks_like_one(message.account) else (ours,)
+    if account.lower() != ours.lower():
+        mail["Reply-To"] = account
+    mail["Subject"] = _subject(message.subject)
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = f"<{message_id(message, ours)}>"
+    earlier = _references(message, region)
+    if answered := _reference(message.in_reply_to or "", region):
+        mail["In-Reply-To"] = f"<{answered}>"
+    if earlier:
+        mail["References"] = "\n ".join(f"<{one}>" for one in earlier)
+    mail[OWN_HEADER] = _own_name(message)
+    for header, value in AUTOMATIC_HEADERS.items() if message.automatic else ():
+        mail[header] = value
+    charset = Charset("utf-8")
+    charset.body_encoding = QP
+    mail.set_payload(_LINE_END.sub("\n", cleaned(with_links(message, where))), charset)
+    return _LINE_END.sub("\r\n", mail.as_string(maxheaderlen=0)).encode("ascii")
+
+
+def message_id(message: Outgoing, address: str) -> str:
+    """The same for the same message, so that servers know a second copy."""
+    return f"{digest(message.conversation_id, message.message_id)}@{address.rpartition('@')[2]}"
+
+
+def name_and_address(sender: str, where: str) -> tuple[str, str]:
+    """Of one sender: ``Homes <office@example.com>`` or the address alone. Raises Undeliverable for what is none."""
+    found = getaddresses([cleaned(sender)])
+    name, address = found[0] if len(found) == 1 else ("", "")
+    return name, mail_addresses((address,), where)[0]
+
+
+def mail_addresses(given: Iterable[str], where: str) -> tuple[str, ...]:
+    """Each once, with domains in ASCII. Raises Undeliverable for what is no address, for none and for too many."""
+    found = tuple(dict.fromkeys(_address(one, where) for one in given))
+    if not 0 < len(found) <= MAX_RECIPIENTS:
+        raise Undeliverable(where, Reason.BAD_ADDRESS)
+    return found
+
+
+def _address(given: str, where: str) -> str:
+    local, _, domain = given.strip().rpartition("@")
+    try:
+        address = f"{local}@{domain.encode('idna').decode()}"
+    except UnicodeError:
+        raise Undeliverable(where, Reason.BAD_ADDRESS) from None
+    if not address.isascii() or not _ADDRESS.match(address):
+        raise Undeliverable(where, Reason.BAD_ADDRESS)
+    return address
+
+
+def _looks_like_one(account: str) -> bool:
+    return "@" in account
+
+
+def _subject(subject: str | None) -> str:
+    line = _SPACES.sub(" ", cleaned(subject)).strip()[:MAX_SUBJECT_CHARS] or NO_SUBJECT
+    return Header(line, "us-ascii" if line.isascii() else "utf-8", header_name="Subject").encode()
+
+
+def _references(message: Outgoing, region: str) -> list[str]:
+    """The first, which names the thread, and the last ones, without what is no Message-ID."""
+    answered = _reference(message.in_reply_to or "", region)
+    found = list(dict.fromkeys(one for name in message.references if (one := _reference(name, region))))
+    found = [one for one in found if one != answered] + ([answered] if answered else [])
+    return found if len(found) <= MAX_REFERENCES else [found[0], *found[1 - MAX_REFERENCES :]]
+
+
+def _reference(name: str, region: str) -> str | None:
+    """The Message-ID of a provider id: SES calls a mail that it sent by the local part alone."""
+    if _SES_ID.match(name):
+        return f"{name}@{ses_host(region)}"
+    return name if _MESSAGE_ID.match(name) else None
+
+
+def ses_host(region: str) -> str:
+    return f"{'email' if region == 'us-east-1' else region}.amazonses.com"
+
+
+def _own_name(message: Outgoing) -> str:
+    name = message.message_id
+    return name if name.isascii() and name.isprintable() else digest(name)

@@ -1,0 +1,292 @@
+"""A mail as it arrives: what it says, whose conversation it belongs to, whether a machine may answer it. Pure.
+
+The parts that the channels share. Its time is that of its receipt: the ``Date`` header is the sender's and is only
+shown. Its id is its ``Message-ID``; without one, what the provider calls it, else a hash of its content. Its text is
+what is new in it, beside the whole. Where the body is empty the subject is what was said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.message import Message as MailMessage
+
+from afterturn.channels.email.quoting import reply_of
+from afterturn.channels.email.reader import (
+    TROUBLES,
+    Content,
+    addresses,
+    content,
+    decode,
+    header,
+    is_address,
+    message_ids,
+    parse_date,
+    parse_mail,
+    raw_header,
+)
+from afterturn.channels.email.suppression import READ_HEADERS, hush_of
+from afterturn.channels.email.threading import is_own, normal_subject
+from afterturn.channels.sanitize import MAX_FACT_CHARS, attachment, bounded, fact, facts, text_of
+from afterturn.channels.types import Arrived, Hush, Party, Thread
+from afterturn.clock import parse_time
+from afterturn.ids import digest, legal_id
+from afterturn.model import MAX_ID_CHARS, MAX_PARTICIPANTS, MAX_TEXT_BYTES, Attachment, Channel
+
+MAX_MAIL_BYTES = 40 * 2**20
+"""What SES takes; of a larger mail the beginning is read."""
+MAX_HEADER_BYTES = 2**20
+MAX_AFTER = 40
+NOBODY = "unknown"
+"""The sender of a mail that names none."""
+
+_SES_ID = re.compile(r"([0-9a-f]{16}-[0-9a-f-]{36}-\d{6})@[a-z0-9-]{1,40}\.amazonses\.com", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How a mail reached us: what its sender has no say in.
+
+    ``accounts``: the mailboxes of ours that it was delivered to, if known; ``own``: our addresses, or domains as
+    ``@example.com``; ``mail_id``: what the provider calls it; ``hush``: what the provider found out about it.
+    """
+
+    at: datetime
+    accounts: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    mail_id: str | None = None
+    envelope_sender: str = ""
+    hush: Hush | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is in a mail, however it was carried.
+
+    ``references``: ids of earlier mails, oldest first; ``new_text``: what the provider says is new in it;
+    ``headers``, ``kinds``: for :func:`~afterturn.channels.email.suppression.hush_of`; ``problem``: why it could not be read
+    as it should.
+    """
+
+    message_id: str
+    sender: str
+    recipients: tuple[str, ...]
+    subject: str
+    text: str
+    fingerprint: str
+    said_at: datetime | None = None
+    reply_to: str = ""
+    references: tuple[str, ...] = ()
+    attachments: Sequence[Mapping[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    kinds: Collection[str] = ()
+    new_text: str | None = None
+    group: str | None = None
+    problem: str | None = None
+
+
+def read_mail(raw: bytes, receipt: Receipt) -> Arrived:
+    """A mail of the internet (RFC 5322), whatever is wrong with it. Raises MissingExtra and nothing else."""
+    return arrived(written(raw, receipt.mail_id or ""), receipt)
+
+
+def arrived(mail: Written, receipt: Receipt) -> Arrived:
+    """What a mail means."""
+    message_id = _name(mail, receipt)
+    text, whole, extra = _text(mail)
+    sender = mail.sender or receipt.envelope_sender.lower() or NOBODY
+    own = receipt.own | frozenset(receipt.accounts)
+    outbound = is_own(sender, own)
+    account = sender if outbound and not receipt.accounts else _account(mail, receipt)
+    hush = hush_of(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
+    if outbound and receipt.extra.get("dmarc") == "FAIL":
+        # In our name, and our own domain disowns it: nothing that we have said.
+        outbound, hush, extra = False, Hush.STRANGER, {**extra, "from": sender}
+    answers = _answers(mail, receipt, account, own) if hush is None and not outbound else None
+    if outbound:
+        extra["direction"] = "outbound"
+        sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
+    others = (sender, *(address for address in mail.recipients if not is_own(address, own)))
+    people = dict.fromkeys(_short_id(address) for address in others if address not in {account, NOBODY})
+    return Arrived(
+        channel=Channel.EMAIL,
+        provider_id=message_id,
+        party=Party(_short_id(account), _short_id(sender), None if answers in (None, sender) else answers),
+        thread=_thread(mail, message_id),
+        at=receipt.at,
+        text=text,
+        attachments=_attachments(mail.attachments, extra),
+        participants=tuple(people)[:MAX_PARTICIPANTS],
+        said_at=mail.said_at,
+        hush=hush,
+        extra={**extra, **receipt.extra},
+        whole=whole,
+    )
+
+
+def written(raw: bytes, mail_id: str = "") -> Written:
+    """What is in the bytes of a mail. Never raises. ``mail_id``: what its attachments are named after if need be."""
+    kept = raw[:MAX_MAIL_BYTES]
+    mail, problem = _parse(kept)
+    message_id = "".join(message_ids(mail, "Message-ID")[:1])
+    fingerprint = _fingerprint(mail, kept)
+    name = message_id or mail_id or f"sha256-{fingerprint}"
+    found, parts, trouble = _content(mail, kept, name) if problem is None else (Content(_undivided(kept), []), [], None)
+    headers = {name.lower(): raw_header(mail, name) for name in READ_HEADERS}
+    earlier = [*message_ids(mail, "References"), *message_ids(mail, "In-Reply-To")]
+    kinds = [part.get_content_type() for part in parts]
+    return Written(
+        message_id=message_id,
+        sender="".join(addresses(mail, "From")[:1] or addresses(mail, "Sender")[:1]),
+        recipients=tuple(addresses(mail, "To", "Cc")),
+        subject=header(mail, "Subject"),
+        text=found.text,
+        fingerprint=fingerprint,
+        said_at=parse_date(raw_header(mail, "Date")),
+        reply_to=_reply_to(mail),
+        references=tuple(earlier or _reported_on(parts)),
+        attachments=found.attachments,
+        headers=headers,
+        kinds=kinds,
+        problem=problem or trouble or ("too large" if len(raw) > len(kept) else None),
+    )
+
+
+def _reply_to(mail: MailMessage) -> str:
+    """The first address, where one is written there: answers go to none that is pieced together."""
+    told = raw_header(mail, "Reply-To").lower()
+    return "".join(
+        one for one in addresses(mail, "Reply-To")[:1] if re.search(rf"(?<![^\s<,;:\"]){re.escape(one)}\b", told)
+    )
+
+
+def received_time(value: object, now: datetime) -> datetime:
+    """When the provider says that it was, which is not in the future; now where it does not say."""
+    try:
+        return min(parse_time(value), now) if isinstance(value, str) else now
+    except ValueError:
+        return now
+
+
+def _parse(raw: bytes) -> tuple[MailMessage, str | None]:
+    # A blank first line would end the headers before they begin.
+    data = raw.lstrip(b" \t\r\n")
+    try:
+        return parse_mail(data), None
+    except TROUBLES as error:
+        return parse_mail(data[:MAX_HEADER_BYTES], headers_only=True), type(error).__name__
+
+
+def _content(mail: MailMessage, raw: bytes, mail_id: str) -> tuple[Content, list[MailMessage], str | None]:
+    """The text and the attachments, and all parts."""
+    try:
+        parts = list(mail.walk())
+        inner = mail.get_payload(0) if mail.get_content_type() == "message/rfc822" and mail.is_multipart() else mail
+        found = content(inner if isinstance(inner, MailMessage) else mail, mail_id)
+        if not found.text and mail.get_content_maintype() == "multipart" and not mail.is_multipart():
+            # The parts cannot be told apart, so they are read as they stand.
+            found = Content(_undivided(raw), [])
+        return found, parts, None
+    except TROUBLES as error:
+        return Content(_undivided(raw), []), [], type(error).__name__
+
+
+def _undivided(raw: bytes) -> str:
+    body = re.split(rb"\r?\n\r?\n", raw.lstrip(b" \t\r\n")[: MAX_HEADER_BYTES + MAX_TEXT_BYTES], maxsplit=1)
+    text = decode(body[1][: 2 * MAX_TEXT_BYTES], None) if len(body) > 1 else ""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _reported_on(parts: Sequence[MailMessage]) -> list[str]:
+    """The id of the mail that a report is about, out of the copy that comes with it."""
+    if not parts or parts[0].get_content_type() != "multipart/report":
+        return []
+    for part in parts[1:]:
+        kind = part.get_content_type()
+        if kind == "message/disposition-notification":
+            about = [i for inner in part.walk() for i in message_ids(inner, "Original-Message-ID")]
+        elif kind == "text/rfc822-headers":
+            payload = part.get_payload(decode=True)
+            about = (
+                message_ids(parse_mail(payload, headers_only=True), "Message-ID") if isinstance(payload, bytes) else []
+            )
+        elif kind == "message/rfc822" and part.is_multipart():
+            inner = part.get_payload(0)
+            about = message_ids(inner, "Message-ID") if isinstance(inner, MailMessage) else []
+        else:
+            continue
+        if about:
+            return about[:1]
+    return []
+
+
+def _fingerprint(mail: MailMessage, raw: bytes) -> str:
+    """Of what the sender wrote: what servers add on the way differs from copy to copy."""
+    body = re.split(rb"\r?\n\r?\n", raw.lstrip(b" \t\r\n"), maxsplit=1)
+    whole = hashlib.sha256(body[1].replace(b"\r\n", b"\n").rstrip(b"\n") if len(body) > 1 else b"")
+    for name in ("From", "To", "Cc", "Date", "Subject"):
+        whole.update(raw_header(mail, name).encode("utf-8", "surrogatepass") + b"\0")
+    return whole.hexdigest()[:32]
+
+
+def _name(mail: Written, receipt: Receipt) -> str:
+    if mail.message_id:
+        return legal_id("", mail.message_id)
+    return legal_id("", receipt.mail_id) if receipt.mail_id else f"sha256-{mail.fingerprint}"
+
+
+def _text(mail: Written) -> tuple[str, str | None, dict[str, str]]:
+    """What is new, the whole where that is more, and facts about both."""
+    extra = facts(subject=mail.subject, content=mail.fingerprint, unread=mail.problem)
+    if mail.reply_to != mail.sender:
+        extra |= facts(reply_to=mail.reply_to)
+    whole = text_of(mail.text, extra)
+    if not whole.strip() and mail.subject.strip():
+        return text_of(mail.subject, extra), None, extra | {"text": "subject"}
+    new = reply_of(whole) if mail.new_text is None else text_of(mail.new_text, extra).strip() or whole.strip()
+    return new, whole if new != whole.strip() else None, extra
+
+
+def _account(mail: Written, receipt: Receipt) -> str:
+    """The mailbox that was written to: of those that it was delivered to the one that the sender names."""
+    delivered = [account.lower() for account in receipt.accounts]
+    named = [address for address in mail.recipients if address in delivered]
+    ours = [address for address in mail.recipients if is_own(address, receipt.own)]
+    return next(iter([*named, *delivered, *ours, *mail.recipients]), NOBODY)
+
+
+def _answers(mail: Written, receipt: Receipt, account: str, own: Collection[str]) -> str | None:
+    """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
+    disowned by its sender's domain.
+    """
+    wanted = mail.reply_to
+    if not is_address(wanted) or len(wanted) > MAX_ID_CHARS or wanted == account or is_own(wanted, own):
+        return None
+    return None if receipt.extra.get("dmarc") == "FAIL" else wanted
+
+
+def _thread(mail: Written, message_id: str) -> Thread:
+    ids = list(dict.fromkeys(mail.references))
+    root = ids[0] if ids else mail.group or mail.message_id or message_id
+    nearest = [*ids[:-MAX_AFTER:-1], *ids[:1]]
+    names = [name for given in nearest for name in _names_of(given)]
+    subject = normal_subject(mail.subject[:MAX_FACT_CHARS])
+    return Thread(legal_id("mail:", root), tuple(dict.fromkeys(names)), fact(subject) or None)
+
+
+def _names_of(given: str) -> list[str]:
+    """Under which provider ids a mail may be known: SES calls one that it sent by the local part alone."""
+    ses = _SES_ID.fullmatch(given)
+    return [legal_id("", given), *([ses[1]] if ses else [])]
+
+
+def _short_id(address: str) -> str:
+    return legal_id("", address) if len(address) <= MAX_ID_CHARS else digest(address)
+
+
+def _attachments(files: Sequence[Mapping[str, str]], extra: dict[str, str]) -> tuple[Attachment, ...]:
+    return bounded([attachment(f.get("url"), f.get("mediaType"), f.get("name")) for f in files], extra)

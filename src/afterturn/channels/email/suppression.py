@@ -1,0 +1,108 @@
+"""Which mail must not be answered by a machine, and how ours says that it is one's. Pure.
+
+After RFC 3834, and what senders do who have not read it. ``X-Auto-Response-Suppress`` is no reason: Outlook sets it on
+what people write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from afterturn.channels.email.threading import is_own
+from afterturn.channels.types import Hush
+
+OWN_HEADER = "X-Afterturn-Message"
+"""On every mail that we send: the id of its message. Whoever forwards it or sends it back does not write to us."""
+
+AUTOMATIC_HEADERS = {"Auto-Submitted": "auto-replied", "X-Auto-Response-Suppress": "All"}
+"""On every mail of ours that no person wrote, beside :data:`OWN_HEADER`."""
+
+READ_HEADERS = (
+    "Auto-Submitted",
+    "Content-Type",
+    "List-Id",
+    "List-Post",
+    "List-Unsubscribe",
+    "Precedence",
+    "Return-Path",
+    "X-Auto-Reply",
+    "X-Autoreply",
+    "X-Autorespond",
+    "X-Autoresponder",
+    "X-Envelope-From",
+    "X-Failed-Recipients",
+    "X-Mailing-List",
+    "X-Mailman-Version",
+    OWN_HEADER,
+)
+"""What :func:`hush_of` wants to know, each under its name in lower case."""
+
+_REPORT = re.compile(r"multipart/report\b", re.I)
+_REPORT_TYPE = re.compile(r"\breport-type\s*=\s*\"?([\w-]{1,60})", re.I)
+_MAILER = re.compile(r"(?:mailer-daemon|postmaster|mail-daemon|mdaemon)@", re.I)
+
+_OF_PART = {
+    "message/delivery-status": Hush.BOUNCE,
+    "message/global-delivery-status": Hush.BOUNCE,
+    "message/disposition-notification": Hush.RECEIPT,
+    "message/global-disposition-notification": Hush.RECEIPT,
+    "message/feedback-report": Hush.COMPLAINT,
+}
+_OF_REPORT = {
+    "delivery-status": Hush.BOUNCE,
+    "disposition-notification": Hush.RECEIPT,
+    "feedback-report": Hush.COMPLAINT,
+}
+
+
+def hush_of(
+    headers: Mapping[str, str], *, kinds: Collection[str] = (), sender: str = "", own: Collection[str] = frozenset()
+) -> Hush | None:
+    """Why a mail must not be answered, if so.
+
+    ``headers``: :data:`READ_HEADERS` by their names in lower case; ``kinds``: the media types of its parts; ``own``:
+    addresses of ours, or domains as ``@example.com``.
+    """
+    if headers.get(OWN_HEADER.lower()) or is_own(sender, own):
+        return Hush.OWN
+    return _reported(headers, kinds) or _automatic(headers, sender) or _bulk(headers)
+
+
+def _reported(headers: Mapping[str, str], kinds: Collection[str]) -> Hush | None:
+    kind = headers.get("content-type", "")[:2000]
+    if not _REPORT.match(kind.strip()):
+        return None
+    told = _REPORT_TYPE.search(kind)
+    by_part = (_OF_PART[part] for part in kinds if part in _OF_PART)
+    return _OF_REPORT.get(told[1].lower() if told else "") or next(by_part, Hush.BOUNCE)
+
+
+def _automatic(headers: Mapping[str, str], sender: str) -> Hush | None:
+    from_mailer = bool(_MAILER.match(sender))
+    # RFC 3834 lets a comment and parameters follow the word.
+    submitted = re.split(r"[\s;(,]", headers.get("auto-submitted", "").strip().lower(), maxsplit=1)[0]
+    if headers.get("x-failed-recipients") or (from_mailer and submitted not in {"", "no"}):
+        return Hush.BOUNCE
+    replies = ("x-auto-reply", "x-autoreply", "x-autorespond", "x-autoresponder")
+    if submitted not in {"", "no"} or any(headers.get(n, "").strip().lower() not in {"", "no"} for n in replies):
+        return Hush.AUTO_REPLY
+    if _precedence(headers) in {"auto_reply", "auto-reply"}:
+        return Hush.AUTO_REPLY
+    nobody = any(_is_nobody(headers.get(name, "")) for name in ("return-path", "x-envelope-from"))
+    return Hush.BOUNCE if nobody or from_mailer else None
+
+
+def _bulk(headers: Mapping[str, str]) -> Hush | None:
+    names = ("list-id", "list-post", "list-unsubscribe", "x-mailing-list", "x-mailman-version")
+    listed = any(headers.get(name, "").strip() for name in names)
+    return Hush.BULK if listed or _precedence(headers) in {"bulk", "junk", "list"} else None
+
+
+def _precedence(headers: Mapping[str, str]) -> str:
+    return headers.get("precedence", "").partition(",")[0].strip().lower()
+
+
+def _is_nobody(path: str) -> bool:
+    """Whether a mail came from the null sender, ``<>``."""
+    return path.partition(",")[0].strip() == "<>"

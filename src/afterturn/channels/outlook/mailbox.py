@@ -1,0 +1,168 @@
+"""Mailboxes in Outlook: subscriptions to them, and which mail has come into one.
+
+https://learn.microsoft.com/graph/api/subscription-post-subscriptions and .../api/user-list-messages. Identifiers are
+immutable ones (https://learn.microsoft.com/graph/outlook-immutable-id): a mail that a rule moves is still found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import quote, urlencode
+
+from afterturn.channels.http_client import Answered, asked, json_body
+from afterturn.channels.outlook.access import GraphAccess
+from afterturn.channels.outlook.send import graph_failed
+from afterturn.channels.sanitize import cleaned, field
+from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
+from afterturn.clock import parse_time
+from afterturn.ids import legal_id
+
+LIFETIME = timedelta(hours=70)
+"""Of a subscription. Graph allows mail's 10,080 minutes, and 4,230 where an older limit still holds."""
+PAGE = 500
+MAX_PAGE_BYTES = 4 * 2**20
+
+IMMUTABLE = {"prefer": 'IdType="ImmutableId"'}
+_GONE = (404, 410)
+_COLUMNS = "id,receivedDateTime,internetMessageId,isDraft"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    id: str
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A mail that is in a mailbox. ``name``: as the funnel calls it, ``""`` where it has no name of its own."""
+
+    id: str
+    at: datetime
+    name: str
+    is_draft: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``more``: there is mail beyond."""
+
+    mails: Sequence[Received]
+    more: bool
+
+
+class GraphMailboxes:
+    """Raises TryLater for what cannot be done now, whatever the reason: somebody may put it right."""
+
+    def __init__(self, access: GraphAccess) -> None:
+        self._access = access
+
+    async def subscribe(self, mailbox: str, *, url: str, client_state: str) -> Subscription:
+        """Be told of new mail, and of the subscription's own trouble, at ``url``; Graph calls it before it answers."""
+        until = self._access.clock() + LIFETIME
+        body = {
+            "changeType": "created",
+            "notificationUrl": url,
+            "lifecycleNotificationUrl": url,
+            "resource": f"users/{mailbox}/messages",
+            "expirationDateTime": _time(until),
+            "clientState": client_state,
+        }
+        answer = await self._called("POST", "subscriptions", body)
+        if answer.status != 201:
+            raise self._failed(answer)
+        return _subscription(answer, until)
+
+    async def renew(self, subscription: str) -> Subscription | None:
+        """Prolong it, which also shows Graph that we still may; None where it is no more."""
+        until = self._access.clock() + LIFETIME
+        answer = await self._called("PATCH", _path(subscription), {"expirationDateTime": _time(until)})
+        if answer.status in _GONE:
+            return None
+        if answer.status != 200:
+            raise self._failed(answer)
+        return _subscription(answer, until)
+
+    async def unsubscribe(self, subscription: str) -> None:
+        answer = await self._called("DELETE", _path(subscription))
+        if answer.status not in (204, *_GONE):
+            raise self._failed(answer)
+
+    async def received(self, mailbox: str, since: datetime) -> Page:
+        """The first mails from ``since`` on, by the time of receipt, oldest first, whatever their folder.
+
+        Asked for by time and not by Graph's own next page, which counts rows: one that is deleted meanwhile would make
+        it pass over another.
+        """
+        query = urlencode(
+            {
+                "$select": _COLUMNS,
+                "$filter": f"receivedDateTime ge {_time(since)}",
+                "$orderby": "receivedDateTime asc",
+                "$top": str(PAGE),
+            },
+            quote_via=quote,
+            safe="$,:",
+        )
+        answer = await self._called("GET", f"users/{quote(mailbox, safe='@')}/messages?{query}")
+        if answer.status != 200:
+            raise self._failed(answer)
+        told = answer.json()
+        listed = told.get("value")
+        if not isinstance(listed, list):
+            raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
+        mails = [found for item in listed if (found := _received(item)) is not None]
+        return Page(mails, bool(told.get("@odata.nextLink")))
+
+    async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answered:
+        url = f"{self._access.url}{path}"
+
+        async def call(who: Mapping[str, str]) -> Answered:
+            headers = {**who, **IMMUTABLE, **({} if body is None else {"content-type": "application/json"})}
+            data = b"" if body is None else json_body(body)
+            return await asked(self._access.http, "graph", method, url, headers, data, max_bytes=MAX_PAGE_BYTES)
+
+        return await self._access.answered(call)
+
+    def _failed(self, answer: Answered) -> SendFailed:
+        found = graph_failed(answer, self._access)
+        if isinstance(found, TryLater):
+            return found
+        if found is None:  # such as a notificationUrl that Graph cannot reach
+            code = cleaned(field(answer.json(), "error", "code"))[:60] or str(answer.status)
+            return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
+        return TryLater("graph", Reason.UNAVAILABLE, found.code)
+
+
+def _path(subscription: str) -> str:
+    return f"subscriptions/{quote(subscription, safe='')}"
+
+
+def _time(at: datetime) -> str:
+    """Graph filters by whole seconds."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _subscription(answer: Answered, until: datetime) -> Subscription:
+    told = answer.json()
+    name = told.get("id")
+    if not isinstance(name, str) or not name:
+        raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
+    return Subscription(name, min(_parsed(told.get("expirationDateTime")) or until, until))
+
+
+def _received(item: object) -> Received | None:
+    name, at = field(item, "id"), _parsed(field(item, "receivedDateTime"))
+    if not isinstance(name, str) or not name or at is None:
+        return None
+    message_id = cleaned(field(item, "internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    return Received(name, at, legal_id("", message_id) if message_id else "", field(item, "isDraft") is True)
+
+
+def _parsed(value: object) -> datetime | None:
+    try:
+        return parse_time(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

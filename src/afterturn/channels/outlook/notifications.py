@@ -1,0 +1,247 @@
+"""Mail in Outlook, told by Microsoft Graph: https://learn.microsoft.com/graph/change-notifications-overview.
+
+A notification only says that there is a message: :func:`read` asks for it and :func:`fetched` reads it. Its id is its
+``internetMessageId``, so that it stays the same message when it moves to another folder and its Graph id changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from email.message import Message as MailMessage
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.html_text import text_of_html
+from afterturn.channels.email.message import Receipt, Written, arrived, received_time
+from afterturn.channels.email.reader import TROUBLES, message_ids, parse_date, raw_header
+from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
+from afterturn.channels.sanitize import cleaned, fact, field, json_object, same
+from afterturn.channels.types import Arrival, Fetch, Hush, Nothing, Rejected, Reply, Request, Upkeep
+from afterturn.clock import parse_time
+from afterturn.ids import digest
+
+MAX_BODY_BYTES = 2 * 2**20
+MAX_TOKEN_CHARS = 4096
+MAX_HEADERS = 10_000
+MAX_RESULTS_CHARS = 4_000
+MAX_RECIPIENTS = 500
+MAX_FILES = 500
+MAX_HTML_CHARS = 4_000_000
+
+SELECT = (
+    "subject,body,uniqueBody,bodyPreview,from,sender,replyTo,toRecipients,ccRecipients,receivedDateTime,sentDateTime,"
+    "internetMessageId,internetMessageHeaders,conversationId,isDraft,hasAttachments"
+)
+"""What has to be asked for: Graph leaves out ``uniqueBody`` and the headers unless they are named."""
+EXPAND = "attachments($select=id,name,contentType)"
+
+_RESOURCE = re.compile(r"(?:users|me|groups)(?:\([^()/?#%\\\s]{1,300}\))?(?:/[^/?#%\\\s]{1,600}){1,6}", re.I)
+_DMARC_FAILED = re.compile(r"(?<![\w.-])dmarc=fail\b")
+_LIFECYCLE = {
+    "reauthorizationRequired": "reauthorize",
+    "subscriptionRemoved": "recreate",
+    "missed": "resynchronize",
+}
+_READ_HEADERS = {name.lower() for name in (*READ_HEADERS, "References", "In-Reply-To")}
+
+
+def verify(request: Request, *, client_states: Collection[str]) -> None:
+    """Raises Rejected unless this is the handshake, or one notification at least names a secret of ours.
+
+    ``client_states``: the secrets that our subscriptions were made with.
+    """
+    if _token(request) is None and not any(_is_ours(found, client_states) for found in _notifications(request)):
+        raise Rejected(401, "no notification names the clientState of a subscription of ours")
+
+
+def read(request: Request, *, client_states: Collection[str]) -> tuple[Arrival, ...]:
+    """The arrivals of a verified request, in order, each message once; what is wrong in a batch stays alone.
+
+    Raises Rejected (400, 413) for what Graph would not send.
+    """
+    token = _token(request)
+    if token is not None:
+        return (Reply(200, token),)
+    found = (_arrival(notification, client_states) for notification in _notifications(request))
+    return tuple(_once(found))
+
+
+def fetched(
+    message: object, *, now: datetime, accounts: tuple[str, ...] = (), own: Collection[str] = frozenset()
+) -> Arrival:
+    """The message that :func:`read` asked for, as the JSON that Graph answered. Raises MissingExtra and nothing else.
+
+    ``accounts``: the mailbox that was read; ``own``: addresses of ours, or domains as ``@example.com``.
+    """
+    if not isinstance(message, dict) or not message.get("id"):
+        return Nothing("message-gone" if field(message, "error") else "not-a-message")
+    if message.get("isDraft") is True:
+        return Nothing("draft")
+    ours = tuple(account.lower() for account in accounts)
+    mail = _written(message)
+    receipt = Receipt(
+        at=received_time(message.get("receivedDateTime"), now),
+        accounts=ours,
+        own=frozenset(own),
+        # With neither a name nor content there is only the id that it has in this folder.
+        mail_id=None if mail.sender or mail.text else f"graph-{fact(message['id'])}",
+        extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
+    )
+    found = arrived(mail, receipt)
+    if found.hush is Hush.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
+        return Nothing("own-message")
+    return found
+
+
+def _token(request: Request) -> str | None:
+    """What the handshake asks to have repeated, or None for what is no handshake."""
+    try:
+        query = parse_qsl(urlsplit(request.url).query, keep_blank_values=True, max_num_fields=50)
+    except ValueError:
+        raise Rejected(400, "the address cannot be read") from None
+    token = dict(query).get("validationToken")
+    if token is not None and not (0 < len(token) <= MAX_TOKEN_CHARS and token.isprintable()):
+        raise Rejected(400, "validationToken is empty, too long or not printable")
+    return token
+
+
+def _notifications(request: Request) -> list[object]:
+    if len(request.body) > MAX_BODY_BYTES:
+        raise Rejected(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+    value = field(json_object(request.body), "value")
+    if not isinstance(value, list):
+        raise Rejected(400, 'the body is not a JSON object with a list "value"')
+    return value
+
+
+def _is_ours(notification: object, client_states: Collection[str]) -> bool:
+    given = field(notification, "clientState")
+    return isinstance(given, str) and any(same(given, state) for state in client_states)
+
+
+def _arrival(notification: object, client_states: Collection[str]) -> Arrival:
+    if not _is_ours(notification, client_states):
+        return Nothing("wrong-client-state")
+    reference = {
+        "subscription": fact(field(notification, "subscriptionId")),
+        "tenant": fact(field(notification, "tenantId")),
+    }
+    event = field(notification, "lifecycleEvent")
+    if event is not None:
+        action = _LIFECYCLE.get(event) if isinstance(event, str) else None
+        return Upkeep("graph", action, reference) if action else Nothing("unknown-lifecycle-event")
+    change = field(notification, "changeType")
+    if change != "created":
+        return Nothing("message-changed" if change in ("updated", "deleted") else "unknown-change")
+    kind = field(notification, "resourceData", "@odata.type")
+    if isinstance(kind, str) and not kind.lower().endswith("message"):
+        return Nothing("not-a-message")
+    resource = cleaned(field(notification, "resource"))
+    # It becomes part of an address that is called with our credentials.
+    if not _RESOURCE.fullmatch(resource) or ".." in resource:
+        return Nothing("bad-resource")
+    return Fetch("graph", {"resource": resource, "select": SELECT, "expand": EXPAND, **reference})
+
+
+def _once(arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
+    seen: set[tuple[str, str, str]] = set()
+    for found in arrivals:
+        if isinstance(found, Fetch):
+            # Told by two subscriptions it is two: one of them may be none of ours. Case tells ids of mail apart.
+            where, _, mail = found.reference["resource"].rpartition("/")
+            name = (where.lower(), mail, found.reference["subscription"])
+            if name in seen:
+                continue
+            seen.add(name)
+        yield found
+
+
+def _written(message: dict[str, object]) -> Written:
+    carried = _headers(message.get("internetMessageHeaders"))
+    sent = cleaned(message.get("sentDateTime"))
+    sender = _address(message.get("from")) or _address(message.get("sender"))
+    subject = cleaned(message.get("subject"))
+    text = _body(message.get("body")) or cleaned(message.get("bodyPreview"))
+    message_id = cleaned(message.get("internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    fingerprint = digest(sender, subject, sent, text)
+    group = fact(message.get("conversationId"))
+    new = _body(message.get("uniqueBody"))
+    return Written(
+        message_id=message_id,
+        sender=sender,
+        recipients=(*_addresses(message.get("toRecipients")), *_addresses(message.get("ccRecipients"))),
+        subject=subject,
+        text=text,
+        fingerprint=fingerprint,
+        said_at=parse_date(raw_header(carried, "Date")) or _said_at(sent),
+        reply_to="".join(_addresses(message.get("replyTo"))[:1]),
+        references=(*message_ids(carried, "References"), *message_ids(carried, "In-Reply-To")),
+        attachments=_attachments(message, message_id or f"sha256-{fingerprint}"),
+        headers={name: raw_header(carried, name) for name in _READ_HEADERS},
+        new_text=new or None,
+        group=f"graph-{group}" if group else None,
+    )
+
+
+def _headers(listed: object) -> MailMessage:
+    """As if they stood in a mail, so that they are read as a mail's."""
+    mail = MailMessage()
+    for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
+        name, value = cleaned(field(item, "name")), cleaned(field(item, "value"))
+        if name.lower() in _READ_HEADERS or name.lower() == "date":
+            mail[name] = value
+    return mail
+
+
+def _is_disowned(listed: object) -> bool:
+    """Whether the sender's domain disowns a mail, as Exchange found. It writes that on top; below may stand what the
+    sender has written.
+    """
+    for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
+        if cleaned(field(item, "name")).lower() == "authentication-results":
+            found = cleaned(field(item, "value"))[:MAX_RESULTS_CHARS].lower()
+            return bool(_DMARC_FAILED.search(found)) and "compauth=pass" not in found
+    return False
+
+
+def _said_at(sent: str) -> datetime | None:
+    try:
+        return parse_time(sent)
+    except ValueError:
+        return None
+
+
+def _body(body: object) -> str:
+    text = cleaned(field(body, "content"))
+    if str(field(body, "contentType")).lower() != "html":
+        return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    try:
+        return text_of_html(text[:MAX_HTML_CHARS])
+    except TROUBLES:
+        return text
+
+
+def _address(party: object) -> str:
+    return spelt(fact(field(party, "emailAddress", "address")))
+
+
+def _addresses(parties: object) -> list[str]:
+    listed = parties[:MAX_RECIPIENTS] if isinstance(parties, list) else []
+    return [address for address in map(_address, listed) if address]
+
+
+def _attachments(message: dict[str, object], message_id: str) -> list[dict[str, str]]:
+    place = f"mid:{quote(message_id, safe='@')}"[:4000]
+    listed = message.get("attachments")
+    if isinstance(listed, list) and listed:
+        return [
+            {
+                "url": f"{place}/{number}"[:4000],
+                "mediaType": cleaned(field(item, "contentType")),
+                "name": cleaned(field(item, "name")),
+            }
+            for number, item in enumerate(listed[:MAX_FILES], 1)
+        ]
+    return [{"url": place, "name": "attachments"}] if message.get("hasAttachments") is True else []

@@ -1,0 +1,54 @@
+"""What a door answers over HTTP, and the one shape of an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from afterturn.channels.types import Rejected
+from afterturn.errors import AfterturnError, InvalidInput, InvalidRecord, StoreError
+
+RETRY_AFTER_S = 30
+"""When to call again where the store cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and headers, whoever serves them."""
+
+    status: int
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def told(value: Mapping[str, Any], status: int = 200) -> Answer:
+    """JSON."""
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Answer(status, body, {"content-type": "application/json"})
+
+
+def refused(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
+) -> Answer:
+    """``{"error": {"code": "invalid", "message": "…", "field": "…"}}``: the shape of every error, which names a field
+    where one is to blame.
+    """
+    about = {} if field is None else {"field": field}
+    answer = told({"error": {"code": code, "message": message, **about}}, status)
+    return Answer(status, answer.body, {**answer.headers, **(headers or {})})
+
+
+def answer_of(error: AfterturnError) -> Answer:
+    """What the caller is told of an error: its own mistakes in words, of ours only that it may call again."""
+    if isinstance(error, Rejected):
+        return refused(error.status, "rejected", error.reason)
+    if isinstance(error, InvalidRecord):
+        return refused(400, "invalid", str(error), field=error.field or None)
+    if isinstance(error, InvalidInput):
+        return refused(400, "invalid", str(error))
+    if isinstance(error, StoreError):
+        retry = {"retry-after": str(RETRY_AFTER_S)}
+        return refused(503, "unavailable", "nothing was saved; call again with the same body", retry)
+    return refused(500, "failed", "nothing was saved; call again with the same body")

@@ -1,0 +1,112 @@
+"""Mail that SES laid into S3."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from afterturn.aws.errors import code_of, is_foreign
+from afterturn.aws.session import Access, open_client
+from afterturn.channels.email.message import MAX_MAIL_BYTES
+from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
+from afterturn.channels.ses.parse import fetched
+from afterturn.channels.types import Arrival, Fetch, Nothing
+from afterturn.clock import Clock, parse_time
+
+CALL_S = 60.0
+MAY_STILL_COME = timedelta(minutes=5)
+"""SES lays the mail down before it tells, and S3 shows it at once; a copy in another region comes later."""
+
+_MISSING = frozenset({"NoSuchKey", "404", "NoSuchVersion"})
+_LOCKED_BY_CLIENT = "x-amz-key-v2"
+"""SES can encrypt a mail with a key of KMS before it lays it down; such a one cannot be read here."""
+_PIECE = 2**18
+
+
+@asynccontextmanager
+async def open_s3(access: Access, session: Any = None) -> AsyncIterator[Any]:
+    """A client of S3. Raises MissingExtra, StoreError."""
+    async with open_client("s3", access, session) as client:
+        yield client
+
+
+class S3Fetching:
+    """``client``: of :func:`open_s3`; ``buckets``: those that may be read from, all where it is None; ``own``: our
+    addresses, or domains as ``@example.com``.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        clock: Clock,
+        own: Collection[str] = frozenset(),
+        buckets: Collection[str] | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._own = own
+        self._buckets = buckets
+
+    async def fetch(self, asked: Fetch) -> Arrival:
+        """The mail; of one that is too large the beginning."""
+        bucket, key = asked.reference.get("bucket", ""), asked.reference.get("key", "")
+        if not bucket or not key:
+            return Nothing("bad-reference")
+        if self._buckets is not None and bucket not in self._buckets:
+            # Told again, it may be allowed by then: a forgotten setting must not lose a tenant's mail.
+            raise TryLater("s3", Reason.CONFIGURATION, "foreign-bucket", after=CONFIGURATION_PAUSE)
+        try:
+            async with asyncio.timeout(CALL_S):
+                found = await self._read(bucket, key)
+        except TimeoutError:
+            raise TryLater("s3", Reason.UNAVAILABLE, "TimeoutError") from None
+        except Exception as error:
+            if code_of(error) in _MISSING:
+                return self._missing(asked)
+            if not is_foreign(error) and not _is_broken_off(error):
+                raise
+            raise _failed(error) from None
+        return found if isinstance(found, Nothing) else fetched(asked, found, now=self._clock(), own=self._own)
+
+    async def _read(self, bucket: str, key: str) -> bytes | Nothing:
+        answer = await self._client.get_object(Bucket=bucket, Key=key)
+        body, raw = answer["Body"], bytearray()
+        try:
+            if _LOCKED_BY_CLIENT in answer.get("Metadata", {}):
+                return Nothing("mail-encrypted")
+            # One byte more than is kept, so that it is seen to be too large.
+            while len(raw) <= MAX_MAIL_BYTES and (piece := await body.read(_PIECE)):
+                raw += piece
+        finally:
+            body.close()
+        return bytes(raw[: MAX_MAIL_BYTES + 1])
+
+    def _missing(self, asked: Fetch) -> Nothing:
+        """Raises TryLater while it may still come."""
+        try:
+            received = parse_time(asked.reference.get("received_at", ""))
+        except ValueError:
+            return Nothing("mail-gone")
+        if self._clock() - received < MAY_STILL_COME:
+            raise TryLater("s3", Reason.UNAVAILABLE, "NoSuchKey", after=timedelta(seconds=30))
+        return Nothing("mail-gone")
+
+
+def _is_broken_off(error: Exception) -> bool:
+    """The driver passes on what its own driver raises in the middle of a body."""
+    return any(kind.__module__.partition(".")[0] == "aiohttp" for kind in type(error).__mro__)
+
+
+def _failed(error: Exception) -> SendFailed:
+    code = code_of(error)
+    if code in ("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"):
+        return TryLater("s3", Reason.THROTTLED, code)
+    if code in ("InternalError", "ServiceUnavailable", "RequestTimeout", "500", "503"):
+        return TryLater("s3", Reason.UNAVAILABLE, code)
+    if code is not None:  # no such bucket, no permission to read or to decrypt, another region
+        return TryLater("s3", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
+    return TryLater("s3", Reason.UNREACHABLE, type(error).__name__)

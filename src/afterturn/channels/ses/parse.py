@@ -1,0 +1,167 @@
+"""Mail through Amazon SES, told by SNS: mail that came in, and how mail of ours fared.
+
+https://docs.aws.amazon.com/ses/latest/dg/receiving-email-notifications-contents.html and
+https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html. A mail comes with the
+notification, as text or as base64, or lies in S3: then :func:`read` asks for it and :func:`fetched` reads it.
+
+What SES takes for spam or a virus is stored and hushed: a filter that errs must not lose a tenant's mail.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.message import Receipt, read_mail, received_time
+from afterturn.channels.sanitize import cleaned, fact, field, json_object, label
+from afterturn.channels.ses.sns import open_envelope, verify
+from afterturn.channels.types import Arrival, Arrived, Delivery, Fetch, Hush, Nothing, Request, Upkeep
+from afterturn.clock import to_text
+
+__all__ = ["fetched", "read", "read_notification", "verify"]
+
+MAX_ACCOUNTS = 50
+
+_VERDICTS = ("spam", "virus", "spf", "dkim", "dmarc")
+_RANKS = {
+    "send": 10,
+    "renderingfailure": 50,
+    "reject": 50,
+    "deliverydelay": 20,
+    "delivery": 30,
+    "bounce": 50,
+    "complaint": 60,
+}
+_STATES = {
+    "send": "sent",
+    "renderingfailure": "failed",
+    "reject": "rejected",
+    "deliverydelay": "delayed",
+    "delivery": "delivered",
+    "bounce": "bounced",
+    "complaint": "complained",
+}
+_SOFT_BOUNCE_RANK = 25
+"""Above a delay and below a delivery: a full mailbox or an absence note, after which the mail may still get through."""
+
+
+def read(request: Request, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[Arrival, ...]:
+    """The arrivals of a verified request. ``own``: our addresses, or domains as ``@example.com``.
+
+    Raises Rejected (400) for what is no envelope of SNS.
+    """
+    envelope = open_envelope(request)
+    if envelope.kind != "Notification":
+        if envelope.subscribe_url is None:
+            return (Nothing("subscribe-url-not-of-sns"),)
+        # Both are confirmed at the same address: what has ended begins anew, as long as the topic is one of ours.
+        action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
+        return (Upkeep("sns", action, {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
+    return read_notification(envelope.message, now=now, own=own)
+
+
+def read_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[Arrival, ...]:
+    """The arrivals of what SES wrote into the envelope. Never raises but MissingExtra."""
+    notification = json_object(text.encode("utf-8", "surrogatepass"))
+    if notification is None:
+        return (Nothing("not-from-ses"),)
+    kind = field(notification, "notificationType") or field(notification, "eventType")
+    name = kind.lower().replace(" ", "") if isinstance(kind, str) else ""
+    if name == "received":
+        return (_received(notification, now, own),)
+    if name in _RANKS:
+        return (_delivery(notification, name, now),)
+    return (Nothing("event-of-no-interest" if name else "not-from-ses"),)
+
+
+def fetched(asked: Fetch, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()) -> Arrived:
+    """The mail that :func:`read` asked for, as it lay in S3."""
+    reference = asked.reference
+    verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
+    receipt = Receipt(
+        at=received_time(reference.get("received_at"), now),
+        accounts=tuple(reference.get("accounts", "").split()),
+        own=frozenset(own),
+        mail_id=reference.get("mail_id"),
+        hush=_hush(verdicts),
+        extra={**verdicts, "raw": fact(f"s3://{reference['bucket']}/{reference['key']}")},
+    )
+    return read_mail(raw, receipt)
+
+
+def _received(notification: object, now: datetime, own: Collection[str]) -> Arrival:
+    action = field(notification, "receipt", "action")
+    mail_id = fact(field(notification, "mail", "messageId"))
+    received_at = field(notification, "mail", "timestamp") or field(notification, "receipt", "timestamp")
+    recipients = field(notification, "receipt", "recipients")
+    accounts = [spelt(fact(name)) for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
+    verdicts = _verdicts(field(notification, "receipt"))
+    content = field(notification, "content")
+    if isinstance(content, str):
+        receipt = Receipt(
+            at=received_time(received_at, now),
+            accounts=tuple(account for account in accounts if account),
+            own=frozenset(own),
+            mail_id=mail_id or None,
+            envelope_sender=fact(field(notification, "mail", "source")),
+            hush=_hush(verdicts),
+            extra=verdicts,
+        )
+        return read_mail(_bytes(content, field(action, "encoding")), receipt)
+    bucket, key = cleaned(field(action, "bucketName")), cleaned(field(action, "objectKey"))
+    if bucket and key:
+        reference = {"bucket": bucket, "key": key, "mail_id": mail_id, "accounts": " ".join(filter(None, accounts))}
+        return Fetch("s3", {**reference, "received_at": to_text(received_time(received_at, now)), **verdicts})
+    # Another action of the same rule has the mail: one without content would take its id.
+    return Nothing("mail-without-content")
+
+
+def _bytes(content: str, encoding: object) -> bytes:
+    if isinstance(encoding, str) and encoding.lower() == "base64":
+        try:
+            return base64.b64decode(content, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    return content.encode("utf-8", "surrogatepass")
+
+
+def _verdicts(receipt: object) -> dict[str, str]:
+    """Those that are no ``PASS``."""
+    found = {name: label(field(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
+    return {name: status for name, status in found.items() if status and status != "PASS"}
+
+
+def _hush(verdicts: Mapping[str, str]) -> Hush | None:
+    return Hush.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
+
+
+def _delivery(notification: object, name: str, now: datetime) -> Arrival:
+    provider_id = fact(field(notification, "mail", "messageId"))
+    if not provider_id:
+        return Nothing("event-without-message-id")
+    detail = field(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
+    soft = name == "bounce" and label(field(detail, "bounceType")) not in {"Permanent", "Undetermined"}
+    return Delivery(
+        provider_id=provider_id,
+        state="soft-bounced" if soft else _STATES[name],
+        rank=_SOFT_BOUNCE_RANK if soft else _RANKS[name],
+        at=received_time(field(detail, "timestamp") or field(notification, "mail", "timestamp"), now),
+        error=_error(name, detail),
+    )
+
+
+def _error(name: str, detail: object) -> str | None:
+    """Why, in SES's words of a fixed vocabulary: its other texts may hold addresses."""
+    words = {
+        "bounce": ("bounceType", "bounceSubType"),
+        "complaint": ("complaintFeedbackType",),
+        "deliverydelay": ("delayType",),
+    }.get(name, ())
+    found = [label(field(detail, word)) for word in words]
+    recipients = field(detail, "bouncedRecipients")
+    if isinstance(recipients, list) and recipients:
+        found.append(label(field(recipients[0], "status")))
+    return " ".join(filter(None, found)) or None

@@ -1,0 +1,138 @@
+"""Messages of a Telegram bot: https://core.telegram.org/bots/api#sendmessage.
+
+Texts go out plain, without Telegram's marks, and files as links. Where a group has become a supergroup, Telegram says
+so in its refusal: the message goes to the new chat, and :attr:`Sent.moved` tells of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from pydantic import SecretStr
+
+from afterturn.channels.http_client import Answered, Http, json_body, seconds, sent, trouble
+from afterturn.channels.links import with_links
+from afterturn.channels.sanitize import cleaned
+from afterturn.channels.sending import (
+    CONFIGURATION_PAUSE,
+    Outgoing,
+    Reason,
+    SendFailed,
+    Sent,
+    TryLater,
+    Uncertain,
+    Undeliverable,
+)
+from afterturn.channels.splitting import shown, split, utf16_width
+from afterturn.channels.types import Moved
+from afterturn.clock import Clock
+from afterturn.errors import ConfigError
+from afterturn.ids import legal_id
+
+API = "https://api.telegram.org"
+MAX_TEXT = 4096
+MAX_PARTS = 10
+PREFIX = "telegram:"
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{20,100}\Z")
+_CHAT = re.compile(r"-?[0-9]{1,19}\Z")
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+
+_WORDS = (
+    (("chat not found", "peer_id_invalid", "user not found", "chat_id is empty"), Reason.BAD_ADDRESS),
+    (("blocked", "kicked", "deactivated", "not a member", "initiate conversation", "chat was deleted"), Reason.BLOCKED),
+    (("not enough rights", "no rights", "chat_write_forbidden", "chat_restricted"), Reason.NOT_PERMITTED),
+    (("message is too long", "message_too_long"), Reason.TOO_LONG),
+    (("text is empty", "text must be non-empty"), Reason.EMPTY),
+)
+"""Telegram has no codes of its own: what its descriptions hold, in lower case."""
+
+
+class TelegramSender:
+    """Raises ConfigError for a token that is none."""
+
+    def __init__(self, http: Http, *, token: SecretStr, clock: Clock, api: str = API) -> None:
+        if not _TOKEN.match(token.get_secret_value()):
+            raise ConfigError("AFTERTURN_TELEGRAM_TOKEN: is not a number, a colon and a key; copy it from @BotFather")
+        self._http = http
+        self._clock = clock
+        self._url = f"{api.rstrip('/')}/bot{token.get_secret_value()}/sendMessage"
+
+    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+        text = cleaned(with_links(message, "telegram"))
+        if len(text) > MAX_TEXT * MAX_PARTS:
+            raise Undeliverable("telegram", Reason.TOO_LONG)
+        texts = tuple(shown(split(text, MAX_TEXT, utf16_width)))
+        if not texts:
+            raise Undeliverable("telegram", Reason.EMPTY)
+        if len(texts) > MAX_PARTS:
+            raise Undeliverable("telegram", Reason.TOO_LONG)
+        return tuple(replace(message, text=piece, attachments=(), part=number) for number, piece in enumerate(texts))
+
+    async def send(self, part: Outgoing) -> Sent:
+        chat = part.recipients[0].strip().removeprefix(PREFIX) if len(part.recipients) == 1 else ""
+        if not _CHAT.match(chat):
+            raise Undeliverable("telegram", Reason.BAD_ADDRESS)
+        answer = await self._call(_body(part, chat))
+        now = _parameter(answer, "migrate_to_chat_id")
+        if answer.status != 400 or not isinstance(now, int) or str(now) == chat:
+            return self._accepted(answer)
+        after = await self._call(_body(part, str(now)))
+        accepted = self._accepted(after)
+        before = legal_id(PREFIX, chat)
+        return replace(accepted, moved=Moved(before, legal_id(PREFIX, str(now)), accepted.accepted_at))
+
+    async def _call(self, body: dict[str, Any]) -> Answered:
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        return await sent(self._http, "telegram", "POST", self._url, headers, json_body(body))
+
+    def _accepted(self, answer: Answered) -> Sent:
+        if answer.status != 200:
+            raise self._failed(answer)
+        told = answer.json()
+        result = told.get("result")
+        result = result if told.get("ok") is True and isinstance(result, dict) else {}
+        chat = result.get("chat")
+        chat_id, number = chat.get("id") if isinstance(chat, dict) else None, result.get("message_id")
+        if not _is_number(chat_id) or not _is_number(number):
+            raise Uncertain("telegram", Reason.ANSWER_UNREADABLE)
+        provider_id = legal_id("", f"{chat_id}:{number}")
+        return Sent(provider_id, self._clock(), (provider_id,))
+
+    def _failed(self, answer: Answered) -> SendFailed:
+        code = str(answer.status)
+        if answer.status == 429 and (after := seconds(_parameter(answer, "retry_after"))) is not None:
+            return TryLater("telegram", Reason.THROTTLED, code, after=after)
+        if found := trouble("telegram", answer, self._clock()):
+            return found
+        if answer.status == 404:  # of the method, that is of the token; a chat that is not found is a 400
+            return TryLater("telegram", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
+        if answer.status < 300:
+            return Uncertain("telegram", Reason.ANSWER_UNREADABLE, code)
+        said = str(answer.json().get("description", "")).lower()
+        otherwise = Reason.BLOCKED if answer.status == 403 else Reason.REFUSED
+        reason = next((reason for words, reason in _WORDS if any(word in said for word in words)), otherwise)
+        return Undeliverable("telegram", reason, code)
+
+
+def _body(part: Outgoing, chat: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"chat_id": int(chat), "text": cleaned(part.text)}
+    if part.topic is not None and _NUMBER.match(part.topic):
+        body["message_thread_id"] = int(part.topic)
+    # Numbers are counted anew in each chat.
+    where, _, number = (part.in_reply_to or "").rpartition(":")
+    if part.part == 0 and where == chat and _NUMBER.match(number):
+        body["reply_parameters"] = {"message_id": int(number), "allow_sending_without_reply": True}
+    return body
+
+
+def _parameter(answer: Answered, name: str) -> object:
+    parameters = answer.json().get("parameters")
+    value = parameters.get(name) if isinstance(parameters, dict) else None
+    return value if _is_number(value) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

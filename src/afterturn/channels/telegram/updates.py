@@ -1,0 +1,262 @@
+"""A Telegram bot's updates.
+
+A conversation is a chat, its id ``telegram:`` and the chat's. Message ids are counted anew in each chat, also where a
+group has become a supergroup, so a message's provider id is ``<chat id>:<message id>``. An edit changes the message of
+its id. Files are named as ``telegram:<file id>``; a place becomes a ``geo:`` address, a poll, contact, dice or
+checklist becomes text. Senders are ``user<id>``, or ``chat<id>`` where a chat speaks (an anonymous administrator).
+
+Telegram repeats an update until it is answered with success, and holds back all later ones: whoever knows the secret
+gets :class:`Nothing` for what cannot be read, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.channels.sanitize import (
+    attachment,
+    bounded,
+    cleaned,
+    fact,
+    facts,
+    field,
+    from_seconds,
+    json_object,
+    place,
+    same,
+    text_of,
+)
+from afterturn.channels.types import Arrival, Arrived, Edited, Hush, Moved, Nothing, Party, Rejected, Request, Thread
+from afterturn.ids import legal_id
+from afterturn.model import Attachment, Channel
+
+HEADER = "x-telegram-bot-api-secret-token"
+
+OTHER_KINDS = {
+    "channel_post",
+    "edited_channel_post",
+    "business_connection",
+    "business_message",
+    "edited_business_message",
+    "deleted_business_messages",
+    "message_reaction",
+    "message_reaction_count",
+    "inline_query",
+    "chosen_inline_result",
+    "callback_query",
+    "shipping_query",
+    "pre_checkout_query",
+    "purchased_paid_media",
+    "poll",
+    "poll_answer",
+    "my_chat_member",
+    "chat_member",
+    "chat_join_request",
+    "chat_boost",
+    "removed_chat_boost",
+}
+"""Updates that are no message to us; their names are the reasons, with dashes."""
+
+_FILES = {
+    "animation": "video/mp4",
+    "audio": "audio/mpeg",
+    "document": "application/octet-stream",
+    "sticker": "image/webp",
+    "video": "video/mp4",
+    "video_note": "video/mp4",
+    "voice": "audio/ogg",
+}
+"""Kinds of files, and what each usually is."""
+
+_WORDS = ("contact", "poll", "checklist", "dice", "game", "invoice")
+_CONTENT = {"text", "caption", "photo", "paid_media", "location", *_FILES, *_WORDS}
+
+
+def verify(request: Request, secret: str) -> None:
+    """Raises Rejected unless the request carries the secret that the webhook was registered with."""
+    if HEADER not in request.headers:
+        raise Rejected(401, "has no secret token: register the webhook with one")
+    if not same(request.headers[HEADER], secret):
+        raise Rejected(401, "the secret token is wrong")
+
+
+def read(request: Request, *, now: datetime, bot: str) -> tuple[Arrival, ...]:
+    """What an update means to us. ``bot``: the bot's id or name, which no update says. Never raises Rejected."""
+    update = json_object(request.body)
+    if update is None:
+        return (Nothing("unreadable"),)
+    for kind in ("message", "edited_message"):
+        if isinstance(message := update.get(kind), dict):
+            edited = _edited_at(message, update, now) if kind == "edited_message" else None
+            return (_read(message, edited, now, bot),)
+        if kind in update:
+            return (Nothing("unreadable"),)
+    kinds = OTHER_KINDS & update.keys()
+    return (Nothing(min(kinds).replace("_", "-") if kinds else "unknown-kind"),)
+
+
+def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datetime) -> datetime:
+    """When, as Telegram has it: an older edit that comes again, or late, is still older. Within a second updates are
+    in the order of their ids.
+    """
+    at, number = from_seconds(message.get("edit_date"), now), _id(update.get("update_id"))
+    return now if at is None else min(at + timedelta(microseconds=int(number or 0) % 1_000_000), now)
+
+
+def _read(message: Mapping[str, Any], edited: datetime | None, now: datetime, bot: str) -> Arrival:
+    chat, number = _id(field(message, "chat", "id")), _id(message.get("message_id"))
+    if chat is None or number is None:
+        return Nothing("unreadable")
+    if (after := _id(message.get("migrate_to_chat_id"))) is not None:
+        return Moved(before=_conversation(chat), now=_conversation(after), at=now)
+    if (before := _id(message.get("migrate_from_chat_id"))) is not None:
+        return Moved(before=_conversation(before), now=_conversation(chat), at=now)
+    return _content(message, edited, chat, number, now, bot)
+
+
+def _content(
+    message: Mapping[str, Any], edited: datetime | None, chat: str, number: str, now: datetime, bot: str
+) -> Arrival:
+    extra = _extra(message, chat)
+    text = text_of(message.get("text"), extra) or text_of(message.get("caption"), extra)
+    text = text or text_of(_in_words(message), extra)
+    files = bounded(_attachments(message), extra)
+    if not text and not files and "left_out" not in extra:
+        return Nothing("unreadable" if _CONTENT & message.keys() else "service-message")
+    provider_id, thread = legal_id("", f"{chat}:{number}"), Thread(_conversation(chat))
+    if edited is not None:
+        return Edited(provider_id=provider_id, thread=thread, at=edited, text=text, attachments=files)
+    sender = _sender(message, chat)
+    album = fact(message.get("media_group_id"))
+    return Arrived(
+        channel=Channel.TELEGRAM,
+        provider_id=provider_id,
+        party=Party(bot, sender),
+        thread=thread,
+        at=now,
+        text=text,
+        attachments=files,
+        participants=(sender,),
+        said_at=from_seconds(message.get("date"), now),
+        hush=_hush(message, bot),
+        album=legal_id("", f"{chat}:{album}") if album else None,
+        extra=extra,
+    )
+
+
+def _conversation(chat: str) -> str:
+    return legal_id("telegram:", chat)
+
+
+def _id(value: object) -> str | None:
+    """Ids are whole numbers of any size; they are never reckoned with."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _sender(message: Mapping[str, Any], chat: str) -> str:
+    if speaking := _id(field(message, "sender_chat", "id")):
+        return legal_id("chat", speaking)
+    user = _id(field(message, "from", "id"))
+    return legal_id("user", user) if user else legal_id("chat", chat)
+
+
+def _hush(message: Mapping[str, Any], bot: str) -> Hush | None:
+    sender = field(message, "from")
+    if bot.lstrip("@").lower() in {_id(field(sender, "id")), cleaned(field(sender, "username")).lower() or None}:
+        return Hush.OWN
+    if message.get("is_automatic_forward") is True:  # from the channel that belongs to the group
+        return Hush.BULK
+    if field(sender, "is_bot") is True and "sender_chat" not in message:
+        return Hush.AUTO_REPLY
+    return None
+
+
+def _extra(message: Mapping[str, Any], chat: str) -> dict[str, str]:
+    speaks = "sender_chat" if _id(field(message, "sender_chat", "id")) else "from"
+    names = [fact(field(message, speaks, key)) for key in ("title", "first_name", "last_name")]
+    replied = _id(field(message, "reply_to_message", "message_id"))
+    return facts(
+        name=" ".join(name for name in names if name),
+        username=field(message, speaks, "username"),
+        topic=_id(message.get("message_thread_id")),
+        reply_to=f"{_id(field(message, 'reply_to_message', 'chat', 'id')) or chat}:{replied}" if replied else "",
+    )
+
+
+def _in_words(message: Mapping[str, Any]) -> str:
+    """What is content and neither text nor file."""
+    for kind in _WORDS:
+        thing = message.get(kind)
+        if not isinstance(thing, dict):
+            continue
+        match kind:
+            case "contact":
+                words = " ".join(_texts(thing, "first_name", "last_name", "phone_number"))
+            case "poll":
+                words = _listed(thing, "question", "options")
+            case "checklist":
+                words = _listed(thing, "title", "tasks")
+            case "dice":
+                words = " ".join([*_texts(thing, "emoji"), *([value] if (value := _id(thing.get("value"))) else [])])
+            case _:
+                words = "\n".join(_texts(thing, "title", "description"))
+        if words:
+            return words
+    return ""
+
+
+def _texts(thing: Mapping[str, Any], *keys: str) -> list[str]:
+    return [text for key in keys if isinstance(text := thing.get(key), str) and text]
+
+
+def _listed(thing: Mapping[str, Any], title: str, items: str) -> str:
+    entries = thing.get(items)
+    lines = [line for entry in (entries if isinstance(entries, list) else []) if (line := field(entry, "text"))]
+    return "\n".join([*_texts(thing, title), *(f"- {line}" for line in lines if isinstance(line, str))])
+
+
+def _attachments(message: Mapping[str, Any]) -> list[Attachment | None]:
+    files: list[Attachment | None] = []
+    if photo := _largest(message.get("photo")):
+        files.append(_file(photo, "image/jpeg"))
+    for kind, usual in _FILES.items():
+        if kind == "document" and "animation" in message:  # the same file again, for clients that know no animations
+            continue
+        if isinstance(thing := message.get(kind), dict):
+            files.append(_file(thing, _sticker(thing) if kind == "sticker" else usual))
+    paid = field(message, "paid_media", "paid_media")
+    for item in paid if isinstance(paid, list) else []:
+        if photo := _largest(field(item, "photo")):
+            files.append(_file(photo, "image/jpeg"))
+        if isinstance(video := field(item, "video"), dict):
+            files.append(_file(video, "video/mp4"))
+    if isinstance(location := message.get("location"), dict):
+        name = field(message, "venue", "title")
+        files.append(place(location.get("latitude"), location.get("longitude"), name))
+    return files
+
+
+def _file(thing: Mapping[str, Any], usual: str) -> Attachment | None:
+    file_id = thing.get("file_id")
+    if not isinstance(file_id, str) or not file_id:
+        return None
+    return attachment(f"telegram:{file_id}", thing.get("mime_type"), thing.get("file_name", thing.get("emoji")), usual)
+
+
+def _sticker(thing: Mapping[str, Any]) -> str:
+    if thing.get("is_animated") is True:
+        return "application/x-tgsticker"
+    return "video/webm" if thing.get("is_video") is True else "image/webp"
+
+
+def _largest(sizes: object) -> Mapping[str, Any] | None:
+    """A photo comes in several sizes."""
+    photos = [size for size in sizes if isinstance(size, dict)] if isinstance(sizes, list) else []
+    return max(photos, key=_area, default=None)
+
+
+def _area(size: Mapping[str, Any]) -> int:
+    width, height = size.get("width"), size.get("height")
+    return width * height if isinstance(width, int) and isinstance(height, int) else 0

@@ -1,0 +1,181 @@
+"""SMS, MMS and WhatsApp through Twilio: https://www.twilio.com/docs/messaging/api/message-resource.
+
+A text longer than Twilio takes goes out as several messages, in order; each is cut into segments and put together
+again by the carriers. Files are named by their addresses, which Twilio fetches.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from urllib.parse import quote, urlencode
+
+from pydantic import SecretStr
+
+from afterturn.channels.http_client import Answered, Http, sent, trouble
+from afterturn.channels.links import fetchable
+from afterturn.channels.sanitize import cleaned
+from afterturn.channels.sending import (
+    CONFIGURATION_PAUSE,
+    Outgoing,
+    Problems,
+    Reason,
+    SendFailed,
+    Sent,
+    TryLater,
+    Uncertain,
+    Undeliverable,
+)
+from afterturn.channels.splitting import shown, sms_width, split
+from afterturn.clock import Clock
+from afterturn.errors import ConfigError
+from afterturn.ids import legal_id, normalise
+
+API = "https://api.twilio.com"
+MAX_TEXT = 1600
+MAX_PARTS = 8
+MAX_MEDIA = 10
+
+_SID = re.compile(r"AC[0-9a-fA-F]{32}\Z")
+_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}\Z")
+_MESSAGE_SID = re.compile(r"[A-Za-z]{2}[0-9a-fA-F]{32}\Z")
+_WHATSAPP = "whatsapp:"
+
+PROBLEMS = Problems(
+    never={
+        "21610": Reason.OPTED_OUT,
+        "63014": Reason.BLOCKED,
+        **dict.fromkeys(
+            ("21211", "21214", "21217", "21265", "21266", "21268", "21604", "21614", "21635", "63003", "63024"),
+            Reason.BAD_ADDRESS,
+        ),
+        **dict.fromkeys(("21219", "21408", "21608", "21612", "63032"), Reason.NOT_PERMITTED),
+        "63016": Reason.WINDOW_CLOSED,
+        **dict.fromkeys(("21602", "21619"), Reason.EMPTY),
+        **dict.fromkeys(("21605", "21617", "21658"), Reason.TOO_LONG),
+        **dict.fromkeys(("11751", "12300", "21620", "21623", "63019"), Reason.BAD_ATTACHMENT),
+    },
+    later={
+        **dict.fromkeys(("14107", "20429", "21611", "30022", "63018", "63038"), Reason.THROTTLED),
+        **dict.fromkeys(
+            (
+                *("10001", "20003", "20005", "20404", "21212", "21267", "21603", "21606", "21609", "21659", "21660"),
+                *("21661", "21703", "21704", "21705", "63007"),
+            ),
+            Reason.CONFIGURATION,
+        ),
+    },
+)
+"""https://www.twilio.com/docs/api/errors. Twilio renumbers now and then: what is not here goes by the HTTP status."""
+
+
+class TwilioSender:
+    """``status_callback``: the public URL that Twilio is to tell how a message fares; ``region``: see
+    :func:`afterturn.ids.normalise`. Raises ConfigError for an account SID that is none.
+    """
+
+    def __init__(
+        self,
+        http: Http,
+        *,
+        account_sid: str,
+        auth_token: SecretStr,
+        clock: Clock,
+        status_callback: str | None = None,
+        region: str | None = None,
+        api: str = API,
+    ) -> None:
+        if not _SID.match(account_sid):
+            raise ConfigError(
+                "AFTERTURN_TWILIO_ACCOUNT_SID: is not AC and 32 hexadecimal digits; copy it from Twilio's console"
+            )
+        self._http = http
+        self._clock = clock
+        self._status_callback = status_callback
+        self._region = region
+        self._url = f"{api.rstrip('/')}/2010-04-01/Accounts/{quote(account_sid)}/Messages.json"
+        given = f"{account_sid}:{auth_token.get_secret_value()}".encode()
+        self._headers = {
+            "authorization": "Basic " + base64.b64encode(given).decode(),
+            "content-type": "application/x-www-form-urlencoded",
+            "accept": "application/json",
+        }
+
+    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+        """Files go with the first text; by WhatsApp each goes alone, after the texts."""
+        files = fetchable(message, "twilio")
+        text = cleaned(message.text)
+        if len(text) > MAX_TEXT * MAX_PARTS:
+            raise Undeliverable("twilio", Reason.TOO_LONG)
+        texts = list(shown(split(text, MAX_TEXT, sms_width)))
+        if len(texts) > MAX_PARTS:
+            raise Undeliverable("twilio", Reason.TOO_LONG)
+        if len(files) > MAX_MEDIA:
+            raise Undeliverable("twilio", Reason.BAD_ATTACHMENT)
+        found: list[Outgoing]
+        if _is_whatsapp(message):
+            found = [replace(message, text=piece, attachments=()) for piece in texts]
+            found += [replace(message, text="", attachments=(file,)) for file in files]
+        else:
+            found = [replace(message, text=piece, attachments=()) for piece in texts or ([""] if files else [])]
+            found[:1] = [replace(first, attachments=files) for first in found[:1]]
+        if not found:
+            raise Undeliverable("twilio", Reason.EMPTY)
+        return tuple(replace(part, part=number) for number, part in enumerate(found))
+
+    async def send(self, part: Outgoing) -> Sent:
+        body = urlencode(self._form(part)).encode()
+        answer = await sent(self._http, "twilio", "POST", self._url, self._headers, body)
+        if answer.status in (200, 201):
+            return self._accepted(answer)
+        raise self._failed(answer)
+
+    def _form(self, part: Outgoing) -> list[tuple[str, str]]:
+        if len(part.recipients) != 1:
+            raise Undeliverable("twilio", Reason.BAD_ADDRESS)
+        to, account = self._address(part.recipients[0]), self._address(part.account)
+        if not to.removeprefix(_WHATSAPP):
+            raise Undeliverable("twilio", Reason.BAD_ADDRESS)
+        service = bool(_SERVICE.match(account))
+        if _is_whatsapp(part):
+            to = to if to.startswith(_WHATSAPP) else _WHATSAPP + to
+            account = account if service or account.startswith(_WHATSAPP) else _WHATSAPP + account
+        form = [("To", to), ("MessagingServiceSid" if service else "From", account)]
+        if part.text:
+            form.append(("Body", cleaned(part.text)))
+        form += [("MediaUrl", file.url) for file in part.attachments]
+        if self._status_callback:
+            form.append(("StatusCallback", self._status_callback))
+        return form
+
+    def _address(self, address: str) -> str:
+        return normalise(cleaned(address), self._region)
+
+    def _accepted(self, answer: Answered) -> Sent:
+        sid = answer.json().get("sid")
+        if not isinstance(sid, str) or not _MESSAGE_SID.match(sid):
+            raise Uncertain("twilio", Reason.ANSWER_UNREADABLE)
+        provider_id = legal_id("", sid)
+        return Sent(provider_id, self._clock(), (provider_id,))
+
+    def _failed(self, answer: Answered) -> SendFailed:
+        told = answer.json().get("code")
+        code = str(told) if isinstance(told, int) and not isinstance(told, bool) else str(answer.status)
+        general = trouble("twilio", answer, self._clock())
+        if isinstance(general, Uncertain | TryLater) and answer.status != 401:
+            return general
+        if found := PROBLEMS.error_of("twilio", code):
+            return found
+        if general:
+            return general
+        if answer.status in (403, 404):
+            return TryLater("twilio", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
+        if answer.status < 300:
+            return Uncertain("twilio", Reason.ANSWER_UNREADABLE, code)
+        return Undeliverable("twilio", Reason.REFUSED, code)
+
+
+def _is_whatsapp(message: Outgoing) -> bool:
+    """Either side says so: the network is not left in the middle of a conversation."""
+    return any(address.strip().startswith(_WHATSAPP) for address in (message.account, *message.recipients))

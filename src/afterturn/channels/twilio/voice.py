@@ -1,0 +1,54 @@
+"""Twilio's accounts of a call: its states, and the transcript of a message that was spoken on tape.
+
+The signature is the one of messages: :func:`afterturn.channels.twilio.messages.verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from afterturn.channels.sanitize import facts, from_mail_date, label
+from afterturn.channels.twilio.messages import fields, verify
+from afterturn.channels.types import Arrival, Nothing, Request
+from afterturn.channels.voice.calls import Said, called
+
+__all__ = ["read", "verify"]
+
+
+def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+    """A call, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
+    form = fields(request)
+    if not form.get("CallSid"):
+        return (Nothing("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
+    text = form.get("TranscriptionText", "")
+    state = "completed" if text else (form.get("CallStatus") or form.get("DialCallStatus") or "").lower()
+    if not state:
+        return (Nothing("call-detail"),)
+    ours, theirs = form.get("To", ""), form.get("From", "")
+    if form.get("Direction", "").startswith("outbound"):
+        ours, theirs = theirs, ours
+    return (
+        called(
+            call_id=form["CallSid"],
+            customer=theirs,
+            account=ours,
+            region=region,
+            at=now,
+            state=state,
+            said=[Said("customer", text, key=label(form.get("TranscriptionSid")) or "tape")] if text else [],
+            spoken_from=from_mail_date(form.get("Timestamp"), now),
+            extra=_facts(form),
+            request=request,
+        ),
+    )
+
+
+def _facts(form: Mapping[str, str]) -> dict[str, str]:
+    """``CallDuration`` counts seconds; ``Duration`` is in minutes, for the bill."""
+    seconds = form.get("CallDuration", "")
+    return facts(
+        seconds=seconds if seconds.isdecimal() else "",
+        recording=form.get("RecordingUrl"),
+        reason=label(form.get("SipResponseCode")),
+    )

@@ -1,0 +1,147 @@
+"""What the providers' accounts of a call have in common.
+
+A conversation is one caller's, ``voice:+15158226442``; where no number tells who called (a call from a web page, a
+withheld number) it is the call's own, ``voice:<call id>``. States are Twilio's words.
+
+Only what caller and agent said becomes utterances: instructions of the model, tools and their results do not. An
+utterance's id is made of the call's and its own time, or else its place, so that it is the same at each delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.channels.sanitize import cleaned, text_of
+from afterturn.channels.types import Called, Party, Request, Thread, Utterance
+from afterturn.ids import digest, legal_id, normalise
+from afterturn.model import Direction, Role
+
+ENDED = {"completed", "busy", "failed", "no-answer", "canceled"}
+STATES = {"queued", "initiated", "ringing", "in-progress", *ENDED}
+
+_SIDES = {
+    "user": (Direction.INBOUND, Role.CUSTOMER),
+    "customer": (Direction.INBOUND, Role.CUSTOMER),
+    "caller": (Direction.INBOUND, Role.CUSTOMER),
+    "agent": (Direction.OUTBOUND, Role.AGENT),
+    "ai": (Direction.OUTBOUND, Role.AGENT),
+    "assistant": (Direction.OUTBOUND, Role.AGENT),
+    "bot": (Direction.OUTBOUND, Role.AGENT),
+    "transfer_target": (Direction.OUTBOUND, Role.OPERATOR),
+}
+"""Who speaks; whoever is not named here (system, developer, tool …) says nothing to anybody."""
+
+_WITHHELD = {"", "anonymous", "blocked", "private", "restricted", "unavailable", "unknown"} | {
+    # The words above as Twilio dials them.
+    *("+266696687", "+2562533", "+8656696", "+7378742883", "+86282452253"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One entry of a provider's transcript. ``key``: what tells it from the call's others, if the provider does."""
+
+    role: object
+    text: object
+    at: datetime | None = None
+    key: str | None = None
+
+
+def called(
+    *,
+    call_id: object,
+    customer: object,
+    account: object,
+    taker: object = None,
+    region: str | None,
+    at: datetime,
+    state: str,
+    said: Iterable[Said] = (),
+    spoken_from: datetime | None = None,
+    extra: Mapping[str, str] | None = None,
+    request: Request,
+    whole: bool = True,
+) -> Called:
+    """A call. ``customer``, ``account``: their number and ours; ``taker``: who of us takes calls where no number was
+    dialled; ``spoken_from``: when utterances without a time began.
+
+    A call whose id is missing is known by its request, so that at least a second delivery changes nothing.
+    """
+    known = legal_id("", call_id if isinstance(call_id, str) and call_id else digest(request.body.decode("latin-1")))
+    facts = dict(extra or {})
+    number = normalise(cleaned(customer), region)
+    withheld = number.lower() in _WITHHELD
+    return Called(
+        provider_id=known,
+        party=Party(
+            account=legal_id("", normalise(cleaned(account), region) or cleaned(taker) or "unknown"),
+            sender="anonymous" if withheld else legal_id("", number),
+        ),
+        thread=Thread(legal_id("voice:", known if withheld else number)),
+        at=at,
+        state=state if state in STATES else "unknown",
+        ended=state in ENDED,
+        utterances=_utterances(known, said, spoken_from or at, at, facts),
+        extra=facts,
+        whole=whole,
+    )
+
+
+def spoken(said: Iterable[Said]) -> bool:
+    """Is anything in it that caller or agent said?"""
+    return any(_side(entry) and cleaned(entry.text).strip() for entry in said)
+
+
+def by_lines(transcript: object, names: Mapping[str, str]) -> list[Said]:
+    """The entries of a transcript that is one text, ``AI: Hello.`` line by line; ``names``: the roles of its names.
+
+    What comes before the first name is the agent's, who opens a call.
+    """
+    found: list[Said] = []
+    for line in cleaned(transcript).splitlines():
+        name, colon, rest = line.partition(":")
+        role = names.get(name.strip().lower()) if colon else None
+        if role:
+            found.append(Said(role, rest.strip()))
+        elif found:
+            found[-1] = Said(found[-1].role, f"{found[-1].text}\n{line}".rstrip())
+        elif line.strip():
+            found.append(Said("agent", line.strip()))
+    return found
+
+
+def entries(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; of anything else, none."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def after(begun: datetime | None, seconds: object) -> datetime | None:
+    """So long after the call began; None where either is not known or makes no sense."""
+    if begun is None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return begun + timedelta(seconds=seconds) if 0 <= seconds <= 86_400 else None
+
+
+def _side(entry: Said) -> tuple[Direction, Role] | None:
+    return _SIDES.get(entry.role.lower()) if isinstance(entry.role, str) else None
+
+
+def _utterances(
+    call: str, said: Iterable[Said], begun: datetime, now: datetime, extra: dict[str, str]
+) -> tuple[Utterance, ...]:
+    found: dict[str, Utterance] = {}
+    heard = list(said)
+    at = min(next((entry.at for entry in heard if entry.at), begun), now)
+    for entry in heard:
+        side, text = _side(entry), text_of(entry.text, extra)
+        if side is None or not text.strip():
+            continue
+        at = min(max(at, entry.at or at), now)
+        name = f"{call}:{entry.key or len(found) + 1}"
+        while (provider_id := legal_id("", name)) in found:
+            name += "+"
+        found[provider_id] = Utterance(provider_id, *side, at, text)
+    return tuple(found.values())

@@ -1,0 +1,107 @@
+"""LiveKit: what rooms say, and the report of an agent at the end of its call.
+
+Rooms tell who comes and goes, not what was said, so their events are nothing. The report is sent by the agent's own
+process: ``{"data": {"room_name", "from_number", "to_number", "started_at", "ended_at", "transcripts": [{"speaker",
+"text", "timestamp"}]}}``. Both are signed like a room's events, so an agent signs with LiveKit's own library.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.channels.sanitize import facts, field, from_iso, json_object, kind_of, same
+from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.voice.calls import Said, called, entries
+from afterturn.clock import EPOCH
+
+CLOCK_SKEW = timedelta(minutes=1)
+
+OTHER_KINDS = {
+    "room_started",
+    "room_finished",
+    "participant_joined",
+    "participant_left",
+    "participant_connection_aborted",
+    "track_published",
+    "track_unpublished",
+    "egress_started",
+    "egress_updated",
+    "egress_ended",
+    "ingress_started",
+    "ingress_ended",
+}
+
+
+def verify(request: Request, api_key: str, api_secret: str, *, now: datetime) -> None:
+    """Raises Rejected unless the token in ``authorization`` is of this key, in force, and made for this very body.
+
+    The token is a JWT (HS256) whose claim ``sha256`` is the body's digest in base64, as LiveKit's ``WebhookReceiver``
+    checks it. It has no id of its own: one that is sent again before it expires is good, and changes nothing.
+    """
+    token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not token:
+        raise Rejected(401, "has no token")
+    head, claims = _checked(token, api_secret)
+    if head.get("alg") != "HS256" or not api_key or claims.get("iss") != api_key:
+        raise Rejected(401, "the token is of another key")
+    expires, begins = claims.get("exp"), claims.get("nbf", 0)
+    seconds = (now - EPOCH).total_seconds()
+    skew = CLOCK_SKEW.total_seconds()
+    if not isinstance(expires, int | float) or not isinstance(begins, int | float):
+        raise Rejected(401, "the token does not say how long it is in force")
+    if not begins - skew <= seconds < expires + skew:
+        raise Rejected(401, "the token is not in force, or the clock is wrong")
+    body_hash = claims.get("sha256")
+    made = base64.b64encode(hashlib.sha256(request.body).digest()).decode()
+    if not isinstance(body_hash, str) or not same(body_hash, made):
+        raise Rejected(401, "the body is not the one that was signed")
+
+
+def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+    """A call, or nothing. Raises Rejected for what is not JSON."""
+    body = json_object(request.body)
+    if body is None:
+        raise Rejected(400, "is not a JSON object")
+    report, event = body.get("data"), body.get("event")
+    if event is not None or not isinstance(report, dict) or not isinstance(report.get("room_name"), str):
+        return (Nothing(kind_of(event, OTHER_KINDS)),)
+    said = [
+        Said(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
+        for entry in entries(report.get("transcripts"))
+    ]
+    return (
+        called(
+            call_id=report["room_name"],
+            customer=report.get("from_number"),
+            account=report.get("to_number"),
+            taker=report.get("assistant_id"),
+            region=region,
+            at=now,
+            state="completed",
+            said=said,
+            spoken_from=from_iso(report.get("started_at"), now),
+            extra=facts(recording=field(report, "recording_path")),
+            request=request,
+        ),
+    )
+
+
+def _checked(token: str, secret: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Head and claims of a token whose signature is good."""
+    signed, _, signature = token.rpartition(".")
+    made = hmac.new(secret.encode(), signed.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+    if not secret or not same(signature, base64.urlsafe_b64encode(made).rstrip(b"=").decode()):
+        raise Rejected(401, "the token's signature is wrong")
+    try:
+        head, claims = (json.loads(base64.urlsafe_b64decode(part + "==")) for part in signed.split("."))
+    except (ValueError, RecursionError):
+        raise Rejected(401, "the token cannot be read") from None
+    if not isinstance(head, dict) or not isinstance(claims, dict):
+        raise Rejected(401, "the token cannot be read")
+    return head, claims

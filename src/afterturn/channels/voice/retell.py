@@ -1,0 +1,108 @@
+"""Retell's accounts of a call: that it began, ended, and was analysed (which brings the transcript once more)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from afterturn.channels.sanitize import facts, field, from_millis, json_object, kind_of, label, same
+from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.voice.calls import ENDED, Said, after, by_lines, called, entries, spoken
+from afterturn.clock import EPOCH
+
+SIGNATURE_HEADER = "x-retell-signature"
+REPLAY_WINDOW = timedelta(minutes=5)
+
+OTHER_KINDS = {
+    "transcript_updated",
+    "transfer_started",
+    "transfer_bridged",
+    "transfer_cancelled",
+    "transfer_ended",
+    "chat_started",
+    "chat_ended",
+    "chat_analyzed",
+    "call_inbound",
+}
+
+_SIGNATURE = re.compile(r"v=([0-9]{1,15}),d=([0-9a-f]{64})\Z")
+_ENDED_EVENTS = ("call_ended", "call_analyzed")
+_UNREACHED = {
+    "dial_busy": "busy",
+    "dial_no_answer": "no-answer",
+    "dial_failed": "failed",
+    "invalid_destination": "failed",
+}
+_NAMES = {"agent": "agent", "user": "user", "transfer target": "transfer_target"}
+
+
+def verify(request: Request, api_key: str, *, now: datetime) -> None:
+    """Raises Rejected unless Retell signed this request within five minutes of now.
+
+    The header is ``v=<milliseconds>,d=<hex>``; the second is the HMAC-SHA256, with the API key that carries the
+    webhook badge, of the body and the digits of the first. As ``Retell.verify`` of their SDKs does; see
+    https://docs.retellai.com/features/secure-webhook.
+    """
+    if SIGNATURE_HEADER not in request.headers:
+        raise Rejected(401, "has no signature")
+    if not (parts := _SIGNATURE.match(request.headers[SIGNATURE_HEADER])):
+        raise Rejected(401, "the signature is not one of Retell")
+    made = hmac.new(api_key.encode(), request.body + parts[1].encode(), hashlib.sha256).hexdigest()
+    if not api_key or not same(parts[2], made):
+        raise Rejected(401, "the signature is wrong: is the key the one with the webhook badge?")
+    if abs((now - EPOCH) - timedelta(milliseconds=int(parts[1]))) > REPLAY_WINDOW:
+        raise Rejected(401, "the signature is older than five minutes, or the clock is wrong")
+
+
+def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+    """A call, or nothing. Raises Rejected for what is not JSON."""
+    body = json_object(request.body)
+    if body is None:
+        raise Rejected(400, "is not a JSON object")
+    event, call = body.get("event"), body.get("call")
+    if not isinstance(call, dict) or event not in ("call_started", *_ENDED_EVENTS):
+        return (Nothing(kind_of(event, OTHER_KINDS)),)
+    ours, theirs = call.get("to_number"), call.get("from_number")
+    if call.get("direction") == "outbound":
+        ours, theirs = theirs, ours
+    reason = label(call.get("disconnection_reason"))
+    state = _UNREACHED.get(reason, "completed") if event in _ENDED_EVENTS else "in-progress"
+    begun = from_millis(call.get("start_timestamp"), now)
+    return (
+        called(
+            call_id=call.get("call_id"),
+            customer=theirs,
+            account=ours,
+            taker=call.get("agent_id"),
+            region=region,
+            at=now,
+            state=state,
+            said=_said(call, begun) if state in ENDED else [],
+            spoken_from=begun or from_millis(call.get("end_timestamp"), now),
+            extra=facts(reason=reason, seconds=_seconds(call), recording=call.get("recording_url")),
+            request=request,
+        ),
+    )
+
+
+def _said(call: Mapping[str, Any], begun: datetime | None) -> list[Said]:
+    """The fullest account that there is; all of them tell the same, in the same order."""
+    for source in (call.get("transcript_object"), call.get("transcript_with_tool_calls")):
+        said = [Said(entry.get("role"), entry.get("content"), _at(entry, begun)) for entry in entries(source)]
+        if spoken(said):
+            return said
+    return by_lines(call.get("transcript"), _NAMES)
+
+
+def _at(entry: Mapping[str, Any], begun: datetime | None) -> datetime | None:
+    words = entries(entry.get("words"))
+    return after(begun, field(words[0], "start")) if words else None
+
+
+def _seconds(call: Mapping[str, Any]) -> object:
+    millis = call.get("duration_ms")
+    return round(millis / 1000) if isinstance(millis, int) and 0 <= millis < 10**12 else None

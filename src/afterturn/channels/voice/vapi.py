@@ -1,0 +1,151 @@
+"""Vapi's accounts of a call: reports at its end, and its states.
+
+The transcript stands in ``artifact.messages`` or, in older reports, in ``messages``; the other of the two may be
+empty. Roles are ``bot`` on the wire and ``assistant`` in the documents. ``call.status`` is the one at its beginning.
+Reports that ask for an answer (which assistant, which tool) are for the agent's own server; here they are nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from afterturn.channels.sanitize import facts, field, from_iso, from_millis, json_object, kind_of, label, same
+from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.voice.calls import Said, after, by_lines, called, entries, spoken
+
+OTHER_KINDS = {
+    "assistant.started",
+    "assistant-request",
+    "call.deleted",
+    "chat.created",
+    "chat.deleted",
+    "conversation-update",
+    "function-call",
+    "handoff-destination-request",
+    "hang",
+    "knowledge-base-request",
+    "language-change-detected",
+    "model-output",
+    "phone-call-control",
+    "session.created",
+    "session.deleted",
+    "session.updated",
+    "speech-update",
+    "tool-calls",
+    "transcript",
+    "transfer-destination-request",
+    "transfer-update",
+    "user-interrupted",
+    "voice-input",
+    "voice-request",
+}
+
+_STATES = {"scheduled": "queued", "forwarding": "in-progress"}
+_UNREACHED = {
+    "customer-busy": "busy",
+    "customer-did-not-answer": "no-answer",
+    "twilio-failed-to-connect-call": "failed",
+    "vonage-failed-to-connect-call": "failed",
+}
+_NAMES = {"ai": "agent", "assistant": "agent", "bot": "agent", "user": "user", "customer": "user"}
+_TURN = re.compile(r"(?:^|(?<=\s))(?=(?:AI|Assistant|Bot|User|Customer): )")
+
+
+def verify(request: Request, secret: str) -> None:
+    """Raises Rejected unless the request carries the secret: as ``x-vapi-secret``, as a bearer token, or in a
+    ``x-vapi-signature``, the HMAC-SHA256 of the body.
+
+    None of them signs a time, so a request that somebody sends again is good; it brings the same ids and changes
+    nothing.
+    """
+    headers = request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    given = [
+        *([(headers["x-vapi-secret"], secret)] if "x-vapi-secret" in headers else []),
+        *([(token.strip(), secret)] if scheme.lower() == "bearer" else []),
+    ]
+    if "x-vapi-signature" in headers and secret:
+        made = hmac.new(secret.encode(), request.body, hashlib.sha256).hexdigest()
+        given.append((headers["x-vapi-signature"].removeprefix("sha256=").lower(), made))
+    if not given:
+        raise Rejected(401, "has no secret, bearer token or signature")
+    if not any(same(value, expected) for value, expected in given):
+        raise Rejected(401, "the secret is wrong")
+
+
+def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+    """A call, or nothing. Raises Rejected for what is not JSON."""
+    body = json_object(request.body)
+    if body is None:
+        raise Rejected(400, "is not a JSON object")
+    message = body.get("message")
+    kind = field(message, "type")
+    if not isinstance(message, dict) or kind not in ("end-of-call-report", "status-update"):
+        return (Nothing(kind_of(kind, OTHER_KINDS)),)
+    reason = label(message.get("endedReason"))
+    status = label(message.get("status"))
+    over = kind == "end-of-call-report" or status == "ended"
+    begun = _begun(message, now)
+    return (
+        called(
+            call_id=field(message, "call", "id"),
+            customer=field(message, "call", "customer", "number") or field(message, "customer", "number"),
+            account=field(message, "call", "phoneNumber", "number") or field(message, "phoneNumber", "number"),
+            taker=field(message, "call", "phoneNumberId") or field(message, "call", "assistantId"),
+            region=region,
+            at=now,
+            state=_UNREACHED.get(reason, "completed") if over else _STATES.get(status, status),
+            said=_said(message, begun, now) if over else [],
+            spoken_from=begun or _told(message, now),
+            extra=facts(
+                reason=reason,
+                seconds=_seconds(message.get("durationSeconds")),
+                recording=message.get("recordingUrl") or field(message, "artifact", "recordingUrl"),
+            ),
+            request=request,
+            whole=kind == "end-of-call-report",
+        ),
+    )
+
+
+def _said(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[Said]:
+    """The fullest account that there is."""
+    for source in (field(message, "artifact", "messages"), message.get("messages")):
+        said = [_entry(entry, begun, now) for entry in entries(source)]
+        if spoken(said):
+            return said
+    for source in (field(message, "artifact", "messagesOpenAIFormatted"), message.get("messagesOpenAIFormatted")):
+        said = [Said(entry.get("role"), entry.get("content")) for entry in entries(source)]
+        if spoken(said):
+            return said
+    transcript = message.get("transcript") or field(message, "artifact", "transcript")
+    if isinstance(transcript, str) and "\n" not in transcript.strip():
+        transcript = "\n".join(_TURN.split(transcript))
+    return by_lines(transcript, _NAMES)
+
+
+def _entry(entry: Mapping[str, Any], begun: datetime | None, now: datetime) -> Said:
+    text = entry.get("message") if "message" in entry else entry.get("content")
+    time = entry.get("time")
+    if at := from_millis(time, now):
+        return Said(entry.get("role"), text, at, f"t{time}")
+    return Said(entry.get("role"), text, after(begun, entry.get("secondsFromStart")))
+
+
+def _begun(message: Mapping[str, Any], now: datetime) -> datetime | None:
+    return from_iso(message.get("startedAt"), now) or from_iso(field(message, "call", "startedAt"), now)
+
+
+def _told(message: Mapping[str, Any], now: datetime) -> datetime | None:
+    told = message.get("timestamp")
+    return from_iso(told, now) or from_millis(told, now)
+
+
+def _seconds(value: object) -> object:
+    return round(value) if isinstance(value, float) and math.isfinite(value) else value

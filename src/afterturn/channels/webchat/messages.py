@@ -1,0 +1,56 @@
+"""Web chat: what a customer writes on a page of yours, handed on by your server as signed JSON.
+
+``{"conversationId": "visitor-31c8", "messageId": "m-1", "text": "Hello", "name": "Ada"}``; ``messageId`` makes a second
+delivery change nothing. What is answered is read from the API, or comes to a consumer of yours.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from afterturn.channels.sanitize import facts
+from afterturn.channels.types import Arrival, Arrived, Party, Request, Thread
+from afterturn.errors import InvalidInput
+from afterturn.ids import digest, legal_id
+from afterturn.model import Channel, Id, Record, Text, parse
+from afterturn.strict_json import read_json
+
+ACCOUNT = "web"
+"""Ours, in the directory, where the page says no other."""
+
+
+class Said(Record):
+    """What the page's server sends."""
+
+    conversation_id: Id
+    message_id: Id
+    text: Annotated[Text, Field(min_length=1)]
+    sender: Id | None = None
+    account: Id = ACCOUNT
+    name: Annotated[str, Field(max_length=200)] = ""
+
+
+def read(request: Request, *, now: datetime) -> tuple[Arrival, ...]:
+    """The message. Raises InvalidInput that says what is wrong."""
+    value = read_json(request.body, where="body")
+    if not isinstance(value, dict):
+        raise InvalidInput("body: is JSON, but not an object; give one message")
+    said = parse(Said, value)
+    conversation_id = legal_id("web:", said.conversation_id)
+    sender = said.sender or said.conversation_id
+    return (
+        Arrived(
+            channel=Channel.WEB,
+            # A page counts its own messages: the first one of each visitor may be ``m-1``.
+            provider_id=f"web-{digest(said.conversation_id, said.message_id)}",
+            party=Party(said.account, sender),
+            thread=Thread(conversation_id),
+            at=now,
+            text=said.text,
+            participants=(sender,),
+            extra=facts(name=said.name or None),
+        ),
+    )

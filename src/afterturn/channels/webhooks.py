@@ -1,0 +1,125 @@
+"""Where providers call: each door verifies, reads, takes in, and answers what its provider wants to hear.
+
+A provider that is answered with an error sends the same again, so errors are for what may come right: the store is out,
+a mail cannot be fetched yet. What was sent in good faith and means nothing to us is answered with success.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from afterturn import telemetry
+from afterturn.channels.ingest import Intake
+from afterturn.channels.responses import RETRY_AFTER_S, Answer, answer_of, refused
+from afterturn.channels.sending import SendFailed, TryLater
+from afterturn.channels.types import Arrival, Fetch, Nothing, Rejected, Reply, Request, Upkeep
+from afterturn.clock import Clock
+from afterturn.errors import AfterturnError
+
+MAX_BODY_BYTES = 1_000_000
+"""Of what a provider sends; none of them sends as much."""
+
+UNREADABLE = Nothing("unreadable")
+
+Verify = Callable[[Request, datetime], Awaitable[None]]
+Read = Callable[[Request, datetime], Sequence[Arrival]]
+Fetched = Callable[[Fetch, datetime], Awaitable[Arrival]]
+"""Gets what a notification only names. Raises AfterturnError where it cannot be had now."""
+
+Upkept = Callable[[Upkeep], Awaitable[None]]
+
+NO_WORDS = Answer(200)
+TWIML = Answer(200, "<Response/>", {"content-type": "text/xml"})
+"""What Twilio reads as: do nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Of one provider. ``verify`` raises Rejected; ``done``: what it is told when everything is safe."""
+
+    verify: Verify
+    read: Read
+    done: Answer = NO_WORDS
+    max_body: int = MAX_BODY_BYTES
+    methods: frozenset[str] = frozenset({"POST"})
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """All of them, by path. ``fetchers``: by the source of a Fetch; ``upkeep``: by the source of an Upkeep; ``woken``:
+    called when there may be something to answer.
+    """
+
+    intake: Intake
+    clock: Clock
+    doors: Mapping[str, Door]
+    fetchers: Mapping[str, Fetched] = field(default_factory=dict)
+    upkeep: Mapping[str, Upkept] = field(default_factory=dict)
+    woken: Callable[[], None] = lambda: None
+
+    async def __call__(self, path: str, request: Request) -> Answer:
+        """The answer to one call; raises nothing that is ours."""
+        door = self.doors.get(path.rstrip("/"))
+        if door is None:
+            return refused(404, "not_found", "nothing is called here; is the channel set up?")
+        if request.method not in door.methods:
+            return refused(405, "method", f"send a {' or '.join(sorted(door.methods))}", {"allow": _allow(door)})
+        if len(request.body) > door.max_body:
+            return refused(413, "too_large", f"at most {door.max_body:,} bytes")
+        try:
+            return await self._heard(door, request, path)
+        except SendFailed as error:
+            return _not_fetched(error, door)
+        except AfterturnError as error:
+            return answer_of(error)
+
+    async def _heard(self, door: Door, request: Request, path: str) -> Answer:
+        now = self.clock()
+        await door.verify(request, now)
+        for arrival in door.read(request, now):
+            if isinstance(arrival, Reply):
+                return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
+            if arrival == UNREADABLE:
+                _unreadable(path)
+            await self.take(arrival, now)
+        return door.done
+
+    async def take(self, arrival: Arrival, now: datetime) -> None:
+        """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
+        if isinstance(arrival, Upkeep):
+            if keep := self.upkeep.get(arrival.source):
+                await keep(arrival)
+            else:
+                telemetry.log("upkeep_needed", level=logging.WARNING, stage=arrival.source, status=arrival.action)
+            return
+        if isinstance(arrival, Fetch):
+            fetch = self.fetchers.get(arrival.source)
+            if fetch is None:
+                telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
+                raise Rejected(503, "what this tells of cannot be fetched here; set the channel up")
+            arrival = await fetch(arrival, now)
+        if (await self.intake.take(arrival)).outcome == "saved":
+            self.woken()
+
+
+def _unreadable(path: str) -> None:
+    """Genuine, and yet nobody can read it: its provider has changed something, and messages may be lost with it."""
+    channel = path.strip("/").partition("/")[2]
+    telemetry.arrivals_unreadable.labels(channel).inc()
+    telemetry.log("arrival_unreadable", level=logging.WARNING, channel=channel)
+
+
+def _allow(door: Door) -> str:
+    return ", ".join(sorted(door.methods))
+
+
+def _not_fetched(error: SendFailed, door: Door) -> Answer:
+    """Sent again, it may be had; what never will is not asked for again."""
+    later = isinstance(error, TryLater)
+    level = logging.WARNING if later else logging.ERROR
+    telemetry.log("fetch_failed", level=level, stage=error.where, error=error.reason.value)
+    again = {"retry-after": str(RETRY_AFTER_S)}
+    return refused(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.done

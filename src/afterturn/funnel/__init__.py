@@ -1,1 +1,0 @@
-"""Channels in: verify what a provider sent, read it, and find its conversation."""

@@ -1,1 +1,0 @@
-"""What a provider only tells of, fetched: mail out of S3 and Outlook, the certificates of SNS."""

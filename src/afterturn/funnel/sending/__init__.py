@@ -1,1 +1,0 @@
-"""Messages that go out: one client a provider."""

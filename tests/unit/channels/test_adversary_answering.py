@@ -1,0 +1,283 @@
+"""An agent that hangs, fails, or says what cannot be kept holds up nobody, and nobody is answered twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.channels.test_dispatching import Provider
+from tests.unit.channels.test_intake import House, house, sms
+
+from afterturn.channels.auto_reply import Answering
+from afterturn.channels.ingest import ANSWER
+from afterturn.channels.outbox import Dispatching
+from afterturn.channels.responder import Asked
+from afterturn.channels.runner import Funnel
+from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.types import Thread
+from afterturn.channels.webhooks import Doors
+from afterturn.errors import StoreError
+from afterturn.model import MAX_TEXT_BYTES, Direction
+
+__all__ = ["house"]
+
+
+@asynccontextmanager
+async def running(house: House, provider: Provider, keeper: Any = None) -> AsyncIterator[Funnel]:
+    store = house.backbone.store
+    answering = Answering(house.backbone, keeper or store, store, house.clock, responder=house.responder)
+    house.clock.advance(timedelta(minutes=1))
+    doors = Doors(house.intake, house.clock, {})
+    funnel = Funnel(doors, answering, Dispatching(store, house.clock, lambda message: provider))
+    stop = asyncio.Event()
+    task = asyncio.create_task(funnel.run(stop, poll=0.01))
+    try:
+        yield funnel
+    finally:
+        stop.set()
+        await task
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not await condition():  # noqa: ASYNC110 - what it waits for is on disk
+            await asyncio.sleep(0.01)
+
+
+def other(number: int, **more: Any) -> Any:
+    return sms(number, thread=Thread("sms:+15550199"), **more)
+
+
+async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_that_is_to_be_sent(house: House) -> None:
+    release = asyncio.Event()
+
+    async def answer(one: Asked) -> str:
+        said = [message.text for message in one.messages if message.direction is Direction.INBOUND]
+        if said == ["hang"]:
+            await release.wait()
+        return f"For {said[-1]}"
+
+    house.responder = answer
+    provider = Provider()
+    async with running(house, provider) as funnel:
+        await house.intake.take(sms(1, "hang"))
+        funnel.wake.set()
+        await house.intake.take(other(2, text="you"))
+        await until(lambda: _is(provider.got == [("For you", 0)]))
+        await house.intake.take(sms(3, "and this"))  # of the one that hangs: after it, and in order
+        release.set()
+        await until(lambda: _is(len(provider.got) == 3))
+    assert (await house.texts())[-2:] == ["For hang", "For and this"]
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+class Sick:
+    """A store that once cannot say that something is done."""
+
+    def __init__(self, house: House) -> None:
+        self._store = house.backbone.store
+        self.failed = False
+
+    async def finish_chore(self, taken: Any) -> bool:
+        if not self.failed:
+            self.failed = True
+            raise StoreError("locked")
+        return await self._store.finish_chore(taken)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(house: House) -> None:
+    house.responder = _says("Yes")
+    provider, keeper = Provider(), Sick(house)
+    async with running(house, provider, keeper):
+        await house.intake.take(sms(1))
+        await until(lambda: _is(keeper.failed))
+        await house.intake.take(other(2))
+        await until(lambda: _is(len(provider.got) == 2))
+        house.clock.advance(timedelta(minutes=3))
+        await until(lambda: _nothing_waits(house))
+    assert await house.texts() == ["Hello", "Yes"]
+
+
+async def _nothing_waits(house: House) -> bool:
+    return not await house.backbone.store.chores(ANSWER, limit=10)
+
+
+def _says(text: Any) -> Any:
+    async def answer(one: Asked) -> Any:
+        return text
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("x" * 5_000_000, "xxx"), ("a\x00b", "a\ufffdb"), ("a\ud83d b", "a\ufffd b")],
+    ids=["endless", "control", "surrogate"],
+)
+async def test_an_answer_that_no_record_can_hold_is_kept_as_far_as_one_can(house: House, text: str, kept: str) -> None:
+    house.responder = _says(text)
+    await house.intake.take(sms(1))
+    await house.answering.once()
+    [_, answer] = await house.texts()
+    assert answer.startswith(kept)
+    assert len(answer.encode()) <= MAX_TEXT_BYTES
+    assert await _nothing_waits(house)
+
+
+@pytest.mark.parametrize("fault", ["raises", "no text"])
+async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_in_the_end(
+    house: House, fault: str
+) -> None:
+    tries = 0
+
+    async def answer(one: Asked) -> Any:
+        nonlocal tries
+        tries += 1
+        if fault == "raises":
+            raise ConnectionError
+        return {"text": "not a text"}
+
+    house.responder = answer
+    await house.intake.take(sms(1))
+    await house.answering.once()
+    assert (await house.turns(), await house.texts(), tries) == (1, ["Hello"], 1)
+    for _ in range(80):
+        house.clock.advance(timedelta(hours=1))
+        await house.answering.once()
+    assert await _nothing_waits(house)
+    assert (await house.turns(), tries < 80) == (1, True)
+
+
+async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
+    async def hang(one: Asked) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    store = house.backbone.store
+    quick = Answering(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
+    await house.intake.take(replace(sms(1), album=None))
+    house.responder = hang
+    await house.intake.take(sms(2))
+    assert await quick.once() == 1
+    assert await house.turns() == 2
+    [waiting] = await store.chores(ANSWER, limit=10)
+    assert waiting.visible_at == house.clock() + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House, together: bool) -> None:
+    """Its own answer failed, and came too late: an answer to what was said later has seen it."""
+    sick = True
+    asked: list[list[str]] = []
+
+    async def answer(one: Asked) -> str:
+        asked.append([message.text for message in one.messages])
+        if sick:
+            raise ConnectionError
+        return "Both"
+
+    house.responder = answer
+    await house.intake.take(sms(1, "one"))
+    if together:
+        await house.intake.take(sms(2, "two"))
+    await house.answering.once()
+    sick = False
+    if not together:
+        await house.intake.take(sms(2, "two"))
+        await house.answering.once()
+    for wait in (5, 300, 300, 300):
+        house.clock.advance(timedelta(seconds=wait))
+        await house.answering.once()
+    assert await house.texts() == ["one", "two", "Both"]
+    assert len(asked) == 2
+    assert await _nothing_waits(house)
+
+
+async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(house: House) -> None:
+    house.responder = _says("Yes")
+    await house.intake.take(sms(1))
+    await house.intake.take(other(2))
+    house.clock.advance(timedelta(minutes=1))
+    await house.answering.once()
+    got: list[str] = []
+
+    async def act(part: Outgoing) -> Sent:
+        got.append(part.conversation_id)
+        if len(got) == 1:
+            raise RuntimeError("a library's own")
+        return Sent("P-1", house.clock(), ())
+
+    provider = Provider(acts=[act])
+    sending = Dispatching(house.backbone.store, house.clock, lambda message: provider)
+    assert await sending.once() == 2
+    assert len(set(got)) == 2
+
+
+async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(house: House) -> None:
+    """Somebody looks at the same file with a plain `up`."""
+    house.responder = _says("Yes")
+    await house.intake.take(sms(1))
+    house.responder = None
+    await house.answering.once()
+    assert (await house.turns(), await house.texts()) == (1, ["Hello"])
+    house.responder = _says("Yes")
+    house.clock.advance(timedelta(seconds=5))
+    await house.answering.once()
+    assert await house.texts() == ["Hello", "Yes"]
+    assert await _nothing_waits(house)
+
+
+async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(house: House) -> None:
+    house.responder = _says("Yes")
+    for one in (sms(1), other(2), sms(3, thread=Thread("sms:+15550177"))):
+        await house.intake.take(one)
+    house.clock.advance(timedelta(minutes=1))
+    await house.answering.once()
+    began = asyncio.Event()
+
+    async def hang(part: Outgoing) -> Sent:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    store = house.backbone.store
+    sending = Dispatching(store, house.clock, lambda message: Provider(acts=[hang]))
+    dying = asyncio.create_task(
+        Funnel(Doors(house.intake, house.clock, {}), house.answering, sending).run(asyncio.Event(), poll=0.01)
+    )
+    await began.wait()
+    dying.cancel()
+    await asyncio.wait([dying])
+    another = Provider()
+    assert await Dispatching(store, house.clock, lambda message: another).once() == 2
+    assert len(another.got) == 2
+
+
+@pytest.mark.parametrize("answering", [True, False])
+async def test_a_part_of_an_album_that_comes_late_is_settled_and_one_that_comes_twice_is_not(
+    house: House, answering: bool
+) -> None:
+    """Its provider could not reach us before."""
+    house.responder = _says("Nice") if answering else None
+    for number in (1, 2):
+        await house.intake.take(sms(number, f"picture {number}", album="A1"))
+    for later in (None, 1, 3, 3):
+        if later is not None:
+            await house.intake.take(sms(later, f"picture {later}", album="A1"))
+        house.clock.advance(timedelta(seconds=3))
+        await house.answering.once()
+    assert await house.turns() == 2
+    assert [one for one in await house.texts() if one != "Nice"] == ["picture 1", "picture 2", "picture 3"]
+    assert (await house.texts()).count("Nice") == (2 if answering else 0)
+    assert await _nothing_waits(house)

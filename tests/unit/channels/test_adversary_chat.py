@@ -1,0 +1,29 @@
+"""Two visitors of a page, whose messages it counts for each from one on."""
+
+from __future__ import annotations
+
+import json
+
+from tests.unit.channels.test_intake import House, house
+
+from afterturn.channels.responder import Asked
+from afterturn.channels.types import Arrived, Request
+from afterturn.channels.webchat import messages
+
+__all__ = ["house"]
+
+
+async def test_both_are_answered_though_their_messages_have_one_id(house: House) -> None:
+    async def answer(one: Asked) -> str:
+        return f"To {one.recipient}"
+
+    house.responder = answer
+    for visitor in ("ada", "bob", "ada"):
+        body = json.dumps({"conversationId": visitor, "messageId": "m-1", "text": "Hello"}).encode()
+        for one in messages.read(Request("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
+            assert isinstance(one, Arrived)
+            await house.intake.take(one)
+        await house.answering.once()
+    assert await house.texts("web:ada") == ["Hello", "To ada"]
+    assert await house.texts("web:bob") == ["Hello", "To bob"]
+    assert (await house.turns("web:ada"), await house.turns("web:bob")) == (1, 1)

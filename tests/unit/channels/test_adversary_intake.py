@@ -1,0 +1,112 @@
+"""Somebody who means ill writes mail, or sends again what was signed once: nobody else's answers come to him."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.channels.test_intake import NOW, THEIRS, House, house, mail, sms
+
+from afterturn.channels.directory import Directory
+from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE
+from afterturn.channels.responder import Asked
+from afterturn.channels.types import Arrived, Hush, Party
+
+__all__ = ["house"]
+
+MALLORY = Party("oak@example.com", "mallory@example.net")
+
+
+async def said(one: Asked) -> str:
+    return f"To {one.recipient}"
+
+
+async def route(house: House, conversation_id: str = "mail:one") -> Any:
+    return (await house.backbone.store.noted(ROUTE, [conversation_id]))[conversation_id]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        mail("evil", after=("one",), party=MALLORY),
+        mail("evil", after=("one",), party=MALLORY, participants=("mallory@example.net", "tenant@example.org")),
+        mail("evil", after=("one",), party=MALLORY, hush=Hush.AUTO_REPLY),
+        mail("one", party=MALLORY, text="The id of a mail that was taken"),
+        replace(mail("evil", party=MALLORY), thread=mail("one").thread),
+        mail("evil", after=("one",), participants=("mallory@example.net",), extra={"dmarc": "FAIL"}),
+    ],
+    ids=["names", "names and copies", "machine", "same id", "same root", "disowned"],
+)
+async def test_a_stranger_who_names_a_thread_is_shown_in_it_and_gets_no_answer_of_it(
+    house: House, forged: Arrived
+) -> None:
+    """Neither now nor with what he sends next, and no reply of a person goes to him."""
+    house.responder = said
+    await house.intake.take(mail("one"))
+    await house.answering.once()
+    for number in range(2):
+        again = replace(forged, provider_id=forged.provider_id if number == 0 else "evil-2", hush=forged.hush)
+        await house.intake.take(replace(again, hush=forged.hush if number == 0 else None))
+        assert await house.answering.once() == 0
+        assert (await route(house))["recipient"] == "tenant@example.org"
+    found = await house.backbone.store.conversation("mail:one")
+    assert found is not None
+    assert found.participants == ("tenant@example.org",)
+    assert "I am evil" in await house.texts("mail:one") or forged.provider_id == "one"
+    await house.intake.take(mail("two", after=("one",), at=NOW + timedelta(seconds=1)))
+    await house.answering.once()
+    assert (await house.texts("mail:one"))[-1] == "To tenant@example.org"
+
+
+async def test_it_is_known_whose_words_a_stranger_s_are(house: House) -> None:
+    await house.intake.take(mail("one"))
+    await house.intake.take(mail("evil", after=("one",), party=MALLORY))
+    about: Any = (await house.backbone.store.noted(ABOUT, ["mail:one evil"]))["mail:one evil"]
+    assert about == {"hush": "stranger", "from": "mallory@example.net"}
+
+
+async def test_a_stranger_brings_no_conversation_to_the_property_of_his_own(house: House) -> None:
+    house.directory = Directory(people={"mallory@example.net": "elm"})
+    await house.intake.take(mail("one"))
+    await house.intake.take(mail("evil", after=("one",), party=MALLORY))
+    found = await house.backbone.store.conversation("mail:one")
+    assert found is not None
+    assert found.property_id is None
+
+
+async def test_whoever_was_in_copy_is_no_stranger(house: House) -> None:
+    house.responder = said
+    await house.intake.take(mail("one", participants=("flatmate@example.org",)))
+    await house.answering.once()
+    flatmate = Party("oak@example.com", "flatmate@example.org")
+    await house.intake.take(mail("two", after=("one",), party=flatmate, at=NOW + timedelta(seconds=1)))
+    await house.answering.once()
+    assert (await house.texts("mail:one"))[-1] == "To flatmate@example.org"
+
+
+async def test_what_was_signed_once_and_is_sent_again_revokes_nobody_s_last_word(house: House) -> None:
+    """Twilio signs no time: a START of last month, sent again by whoever has read it, is as old as it was."""
+    start, stop = sms(1, "START", extra={"opt": "in"}), sms(2, "STOP", hush=Hush.OPT_OUT, extra={"opt": "out"})
+    house.clock.advance(timedelta(days=30))
+    for one in (start, stop, replace(start, at=house.clock())):
+        await house.intake.take(one)
+    told: Any = (await house.backbone.store.noted(OPTED_OUT, [THEIRS]))[THEIRS]
+    assert told["out"] is True
+
+
+async def test_a_second_delivery_stays_where_the_first_one_is_whatever_came_to_be_known(house: House) -> None:
+    """The mail that it answers came after it, in another thread."""
+    late = mail("late", after=("first",))
+    await house.intake.take(late)
+    await house.intake.take(mail("first"))
+    await house.intake.take(late)
+    assert (await house.texts("mail:late"), await house.texts("mail:first")) == (["I am late"], ["I am first"])
+
+
+async def test_an_old_mail_that_comes_again_does_not_turn_the_way_of_answers_back(house: House) -> None:
+    one, two = mail("one"), mail("two", after=("one",), at=NOW + timedelta(seconds=5))
+    for each in (one, two, one):
+        await house.intake.take(each)
+    assert (await route(house))["message"] == "two"

@@ -1,0 +1,101 @@
+"""Who dies while answering leaves nobody without an answer, whatever was written meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.unit.channels.test_intake import House, house, sms
+
+from afterturn.channels.auto_reply import LEASE, Answering
+from afterturn.channels.ingest import ANSWER
+from afterturn.channels.rate_limit import Cap
+from afterturn.channels.responder import Asked
+from afterturn.errors import StoreError
+from afterturn.store.port import TakenChore
+
+__all__ = ["house"]
+
+
+async def parrot(one: Asked) -> str:
+    return f"You said: {one.messages[-1].text}"
+
+
+class Full:
+    """A store that is out when answers are settled."""
+
+    async def settle(self, *given: object, **more: object) -> object:
+        raise StoreError("the disk is full")
+
+
+async def test_an_answer_whose_settling_failed_does_not_count_against_itself(house: House) -> None:
+    house.responder, store = parrot, house.backbone.store
+    await house.intake.take(sms(1, "one"))
+    one_only = {"responder": parrot, "cap": Cap(1, timedelta(hours=1))}
+    await Answering(Full(), store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    house.clock.advance(2 * LEASE)
+    await Answering(house.backbone, store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    assert await house.texts() == ["one", "You said: one"]
+
+
+async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: House) -> None:
+    async def answer(one: Asked) -> str:
+        return f"I heard {len(one.messages)}"
+
+    house.responder, store = answer, house.backbone.store
+    day = timedelta(days=1)
+    answering = Answering(house.backbone, store, store, house.clock, responder=answer, cap=Cap(1, timedelta(hours=1)))
+    house.clock.advance(30 * day)
+    await house.intake.take(sms(1, "one"))
+    await answering.once()
+    house.clock.advance(-29 * day)
+    await house.intake.take(sms(2, "two"))
+    await answering.once()
+    assert sorted(await house.texts()) == ["I heard 1", "I heard 3", "one", "two"]
+
+
+class Dies(Answering):
+    """Like a process that is killed when its answer is settled: nothing is told to be done."""
+
+    async def _finish(self, chore: TakenChore) -> None:
+        return None
+
+
+async def test_what_is_written_before_the_chore_of_an_answered_message_comes_again_is_answered(house: House) -> None:
+    house.responder, store = parrot, house.backbone.store
+    await house.intake.take(sms(1, "one"))
+    await Dies(house.backbone, store, store, house.clock, responder=parrot).once()
+    assert await house.texts() == ["one", "You said: one"]
+    house.clock.advance(timedelta(seconds=1))
+    await house.intake.take(sms(2, "two"))
+    await house.intake.take(sms(3, "three"))
+    house.clock.advance(2 * LEASE)
+    await house.answering.once()
+    assert await house.texts() == ["one", "You said: one", "two", "three", "You said: three"]
+    turns = await store.turns("sms:+15158226442", limit=10)
+    assert len(turns) == 2, "and what was asked is settled with its answer"
+    assert not await store.chores(ANSWER, limit=10)
+
+
+async def test_what_is_written_while_an_answered_message_waits_for_another_process_is_answered(house: House) -> None:
+    """The second message was in sight of the answer to the first one, and waits until that is known."""
+    house.responder, store = parrot, house.backbone.store
+    other = house.answering
+    waiting: list[tuple[TakenChore, ...]] = []
+
+    async def slow(one: Asked) -> str:
+        for each in waiting:
+            await other.do(each)
+        return await parrot(one)
+
+    await house.intake.take(sms(1, "one"))
+    this = Answering(house.backbone, store, store, house.clock, responder=slow)
+    [first] = await this.taken(limit=5)
+    await house.intake.take(sms(2, "two"))
+    waiting += await other.taken(limit=5)
+    await this.do(first)
+    assert await house.texts() == ["one", "two", "You said: two"]
+    await house.intake.take(sms(3, "three"))
+    house.clock.advance(timedelta(seconds=2))
+    await other.once()
+    assert await house.texts() == ["one", "two", "You said: two", "three", "You said: three"]
+    assert not await store.chores(ANSWER, limit=10)

@@ -1,0 +1,116 @@
+"""Two machines that answer each other are stopped on every channel; what goes beyond the cap is left to people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+from tests.unit.channels.test_intake import NOW, House, house, mail, sms
+
+from afterturn.channels.auto_reply import Answering
+from afterturn.channels.ingest import ABOUT, ANSWER
+from afterturn.channels.rate_limit import Cap
+from afterturn.channels.reply_history import MAX_TIMES, Answered
+from afterturn.channels.responder import Asked
+from afterturn.channels.types import Arrived, Thread
+from afterturn.ids import digest
+from afterturn.model import Channel, Role
+from afterturn.store.port import Chore
+
+__all__ = ["house"]
+
+THREE = Cap(3, timedelta(minutes=10))
+
+
+async def parrot(one: Asked) -> str:
+    return f"You said: {one.messages[-1].text}"
+
+
+def answering(house: House, responder: Any = parrot) -> Answering:
+    store = house.backbone.store
+    return Answering(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
+
+
+def on(channel: Channel, number: int, at: Any) -> Arrived:
+    if channel is Channel.EMAIL:
+        return mail(f"m{number}", after=("m1",) if number > 1 else (), at=at)
+    return sms(number, f"n{number}", channel=channel, at=at, thread=Thread("c-1"))
+
+
+@pytest.mark.parametrize("channel", [Channel.SMS, Channel.TELEGRAM, Channel.WEB, Channel.EMAIL])
+async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_left_to_people(
+    house: House, channel: Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.responder = parrot
+    conversation = "mail:m1" if channel is Channel.EMAIL else "c-1"
+    before = counted(channel)
+    for number in range(1, 6):
+        house.clock.advance(timedelta(seconds=5))
+        await house.intake.take(on(channel, number, house.clock()))
+        await answering(house).once()
+    messages = await house.backbone.store.messages(conversation)
+    assert [one.role for one in messages].count(Role.AGENT) == 3
+    assert [one.role for one in messages].count(Role.CUSTOMER) == 5
+    assert not await house.backbone.store.chores(ANSWER, limit=5)
+    found = await house.backbone.store.conversation(conversation)
+    assert found is not None
+    assert found.settled_at is not None
+    assert found.settled_at >= house.clock(), "what nobody answers is settled, so that reactions see it"
+    assert counted(channel) - before == 2
+    assert caplog.text.count("action=answers_capped") == 2
+    key = f"{conversation} {messages[-1].id}"
+    about: Any = (await house.backbone.store.noted(ABOUT, [key]))[key]
+    assert about["hush"] == "loop"
+
+
+async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(house: House) -> None:
+    house.responder = parrot
+    for number in range(1, 6):
+        await house.intake.take(sms(number, at=NOW))
+        await answering(house).once()
+    house.clock.advance(timedelta(minutes=10, seconds=1))
+    await house.intake.take(sms(6, "Anybody there?", at=house.clock()))
+    await answering(house).once()
+    assert (await house.texts())[-1] == "You said: Anybody there?"
+    assert len(await house.dispatched()) == 4
+
+
+async def test_a_message_that_gets_no_answer_counts_for_none(house: House) -> None:
+    async def rarely(one: Asked) -> str | None:
+        return "Yes" if "?" in one.messages[-1].text else None
+
+    house.responder = rarely
+    for number, text in enumerate(["a", "b", "c", "d", "e?"], 1):
+        await house.intake.take(sms(number, text, at=NOW))
+        await answering(house, rarely).once()
+    assert (await house.texts())[-1] == "Yes"
+
+
+async def test_one_conversation_s_answers_do_not_count_for_another(house: House) -> None:
+    house.responder = parrot
+    for number in range(1, 9):
+        await house.intake.take(replace(sms(number, at=NOW), thread=Thread(f"c-{number % 4}")))
+        await answering(house).once()
+    assert len(await house.dispatched()) == 8
+
+
+def test_what_is_remembered_of_answers_comes_back_as_it_was_and_stays_small() -> None:
+    chore = Chore(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
+    known = Answered()
+    for number in range(MAX_TIMES + 5):
+        once = known.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
+        known = once.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
+    assert len(known.times) == MAX_TIMES
+    assert Answered.read(known.dump()) == known
+    odds: list[Any] = [None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}]
+    for odd in odds:
+        assert Answered.read(odd).times == ()
+    assert Answered("other", (digest("m"),)).covers(chore)
+    assert not Answered("k", (digest("m"),)).covers(chore), "its own answer may have to be stored still"
+
+
+def counted(channel: Channel) -> float:
+    return REGISTRY.get_sample_value("afterturn_answers_capped_total", {"channel": channel.value}) or 0.0

@@ -1,0 +1,82 @@
+"""Conversations are answered side by side: however much is said in one, the others do not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from tests.unit.channels.test_adversary_answering import other, running, until
+from tests.unit.channels.test_dispatching import Provider
+from tests.unit.channels.test_intake import House, house, sms
+
+from afterturn.channels.auto_reply import ASKING, LEASE, Answering
+from afterturn.channels.ingest import ANSWER
+from afterturn.channels.leases import Leases
+from afterturn.channels.responder import Asked
+from afterturn.channels.runner import MOST
+from afterturn.model import Direction
+
+__all__ = ["house"]
+
+
+@asynccontextmanager
+async def released(event: asyncio.Event) -> AsyncIterator[None]:
+    """Whatever happens, nobody waits for it any more."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
+async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others(house: House) -> None:
+    release = asyncio.Event()
+
+    async def answer(one: Asked) -> str:
+        said = [message.text for message in one.messages if message.direction is Direction.INBOUND]
+        if said[0].startswith("hang"):
+            await release.wait()
+        return f"For {said[-1]}"
+
+    async def is_taken(number: int) -> bool:
+        return all(one.attempts for one in await store.chores(ANSWER, limit=100) if one.key == f"sms:SM{number}")
+
+    house.responder, store, provider = answer, house.backbone.store, Provider()
+    async with running(house, provider) as funnel, released(release):
+        for number in range(1, MOST + 2):
+            await house.intake.take(sms(number, f"hang {number}"))
+            funnel.wake.set()
+            await until(lambda number=number: is_taken(number))
+        await house.intake.take(other(100, text="you"))
+        funnel.wake.set()
+        async with asyncio.timeout(20):
+            while not provider.got:  # noqa: ASYNC110 - what it waits for is sent
+                await asyncio.sleep(0.01)
+        assert [text for text, _ in provider.got] == ["For you"]
+        release.set()
+        await until(lambda: is_answered(house))
+    assert (await house.texts())[-1] == f"For hang {MOST + 1}"
+
+
+async def is_answered(house: House) -> bool:
+    house.clock.advance(timedelta(seconds=1))
+    return not await house.backbone.store.chores(ANSWER, limit=100)
+
+
+async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(house: House) -> None:
+    async def fail(one: Asked) -> str:
+        raise ConnectionError
+
+    house.responder, store = fail, house.backbone.store
+    await house.intake.take(sms(1))
+    leases = Leases(store, house.clock, ASKING)
+    lease = await leases.take("sms:+15158226442", LEASE)
+    assert lease is not None
+    for _ in range(8):
+        assert await house.answering.once() == 1
+        house.clock.advance(timedelta(seconds=4))
+    await leases.give_back(lease)
+    assert await Answering(house.backbone, store, store, house.clock, responder=fail).once() == 1
+    [waiting] = await store.chores(ANSWER, limit=5)
+    assert waiting.visible_at - house.clock() <= timedelta(minutes=2)

@@ -1,0 +1,241 @@
+"""Answers out of a real store: each part once, whoever dies, and what is not known is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afterturn import App, Settings
+from afterturn.backbone import Backbone
+from afterturn.bootstrap import open_backbone
+from afterturn.channels.auto_reply import dispatch_of
+from afterturn.channels.ingest import OPTED_OUT, ROUTE
+from afterturn.channels.outbox import DISPATCHED, Dispatching
+from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.threads import MOVED, THREAD
+from afterturn.channels.types import Moved
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.testing import ManualClock
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+Act = Callable[[Outgoing], Awaitable[Sent]]
+
+
+@dataclass
+class Provider:
+    """Takes down what it is sent; ``acts``: what it does at each call, the last one again and again."""
+
+    acts: list[Act] = field(default_factory=list)
+    got: list[tuple[str, int]] = field(default_factory=list)
+    size: int = 100
+
+    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+        texts = [message.text[begin : begin + self.size] for begin in range(0, len(message.text), self.size)]
+        return tuple(replace(message, text=text, part=number) for number, text in enumerate(texts))
+
+    async def send(self, part: Outgoing) -> Sent:
+        act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0] if self.acts else taken
+        sent = await act(part)
+        self.got.append((part.text, part.part))
+        return sent
+
+
+async def taken(part: Outgoing) -> Sent:
+    return Sent(f"P-{part.message_id}-{part.part}", NOW, (f"<{part.message_id}@out>",))
+
+
+def failing(error: Exception) -> Act:
+    async def act(part: Outgoing) -> Sent:
+        raise error
+
+    return act
+
+
+@dataclass
+class House:
+    backbone: Backbone
+    clock: ManualClock
+    provider: Provider = field(default_factory=Provider)
+
+    @property
+    def dispatching(self) -> Dispatching:
+        return Dispatching(self.backbone.store, self.clock, lambda message: self.provider)
+
+    async def answer(
+        self, number: int = 1, text: str = "Coming.", *, channel: Channel = Channel.SMS, automatic: bool = True
+    ) -> None:
+        """A settled answer that waits to be sent."""
+        meta = ConversationMeta(id="c-1", channel=channel)
+        route: Any = {"account": "ours", "recipient": "theirs", "message": "m", "references": ["m-2", "m-1"]}
+        await self.backbone.store.note(ROUTE, "c-1", route, replace=True)
+        message = Message(id=f"r-{number}", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=self.clock())
+        chore = dispatch_of("c-1", message, automatic=automatic)
+        await self.backbone.settle(Turn(conversation=meta, messages=(message,)), chores=[chore])
+
+    async def state(self, number: int = 1) -> Any:
+        found: Any = (await self.backbone.store.noted(DISPATCHED, [f"c-1 r-{number}"])).get(f"c-1 r-{number}")
+        return None if found is None else (found["state"], found["reason"])
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    clock = ManualClock(NOW)
+    async with open_backbone(App(shipped=False), Settings(db=tmp_path / "a.db"), clock=clock) as backbone:
+        yield House(backbone, clock)
+
+
+async def test_an_answer_goes_out_once_by_the_way_the_question_came(house: House) -> None:
+    seen: list[Outgoing] = []
+
+    async def act(part: Outgoing) -> Sent:
+        seen.append(part)
+        return await taken(part)
+
+    house.provider.acts = [act]
+    await house.answer()
+    assert (await house.dispatching.once(), await house.dispatching.once()) == (1, 0)
+    [one] = seen
+    assert (one.account, one.recipients, one.in_reply_to, one.references) == (
+        "ours",
+        ("theirs",),
+        "m-2",
+        ("m-1", "m-2"),
+    )
+    assert await house.state() == ("sent", None)
+
+
+async def test_after_a_failure_in_the_middle_only_the_rest_is_sent(house: House) -> None:
+    house.provider.size = 3
+    busy = TryLater("provider", Reason.THROTTLED, after=timedelta(seconds=40))
+    house.provider.acts = [taken, failing(busy), taken]
+    await house.answer(text="abcdefgh")
+    await house.dispatching.once()
+    assert await house.state() == ("waiting", "throttled")
+    house.clock.advance(timedelta(seconds=39))
+    assert await house.dispatching.once() == 0
+    house.clock.advance(timedelta(seconds=1))
+    await house.dispatching.once()
+    assert house.provider.got == [("abc", 0), ("def", 1), ("gh", 2)]
+    assert await house.state() == ("sent", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (Undeliverable("provider", Reason.BLOCKED), ("undeliverable", "blocked")),
+        (Uncertain("provider", Reason.ANSWER_LOST), ("uncertain", "answer-lost")),
+    ],
+)
+async def test_what_cannot_be_sent_or_may_have_been_is_never_tried_again(
+    house: House, error: Exception, state: tuple[str, str]
+) -> None:
+    house.provider.acts = [failing(error)]
+    await house.answer()
+    await house.dispatching.once()
+    house.clock.advance(timedelta(days=1))
+    assert await house.dispatching.once() == 0
+    assert await house.state() == state
+
+
+async def test_a_persons_reply_to_who_wrote_stop_is_refused_once_and_for_all(house: House) -> None:
+    """Whether they meant the number that is written from, its provider knows."""
+    await house.backbone.store.note(OPTED_OUT, "theirs", {"out": True, "at": "2026-03-01T12:00:00Z"})
+    house.provider.acts = [taken, failing(Undeliverable("provider", Reason.OPTED_OUT, "21610"))]
+    for number in (1, 2):
+        await house.answer(number, automatic=False)
+        await house.dispatching.once()
+    house.clock.advance(timedelta(days=1))
+    assert await house.dispatching.once() == 0
+    assert [await house.state(number) for number in (1, 2)] == [("sent", None), ("undeliverable", "opted-out")]
+
+
+async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(house: House) -> None:
+    """Before the first part was begun: it is sent after all, once."""
+    await house.answer()
+    store = house.backbone.store
+    assert len(await store.take_chores("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
+    assert await house.dispatching.once() == 0
+    house.clock.advance(timedelta(minutes=16))
+    await house.dispatching.once()
+    assert house.provider.got == [("Coming.", 0)]
+    assert await house.state() == ("sent", None)
+
+
+async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_twice(house: House) -> None:
+    called = asyncio.Event()
+
+    async def hang(part: Outgoing) -> Sent:
+        called.set()
+        await asyncio.Event().wait()
+        return await taken(part)
+
+    house.provider.acts = [hang]
+    await house.answer()
+    dying = asyncio.create_task(house.dispatching.once())
+    await called.wait()
+    dying.cancel()
+    await asyncio.wait([dying])
+    house.provider.acts = [taken]
+    house.clock.advance(timedelta(minutes=16))
+    await house.dispatching.once()
+    assert house.provider.got == []
+    assert await house.state() == ("uncertain", "answer-lost")
+
+
+async def test_what_helps_nobody_any_more_is_given_up(house: House) -> None:
+    house.provider.acts = [failing(TryLater("provider", Reason.UNREACHABLE))]
+    await house.answer()
+    for _ in range(100):
+        await house.dispatching.once()
+        house.clock.advance(timedelta(hours=1))
+    assert await house.state() == ("given-up", "unreachable")
+    assert await house.backbone.store.chores("dispatch", limit=1) == ()
+
+
+async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> None:
+    await house.answer(channel=Channel.EMAIL)
+    await house.dispatching.once()
+    names = ["P-r-1-0", "<r-1@out>"]
+    assert await house.backbone.store.noted(THREAD, names) == dict.fromkeys(names, "c-1")
+
+
+async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -> None:
+    async def act(part: Outgoing) -> Sent:
+        return Sent("P", NOW, moved=Moved("telegram:-45", "telegram:-100247", NOW))
+
+    house.provider.acts = [act]
+    await house.answer(channel=Channel.TELEGRAM)
+    await house.dispatching.once()
+    assert await house.backbone.store.noted(MOVED, ["telegram:-100247"]) == {"telegram:-100247": "c-1"}
+
+
+async def test_two_machines_that_answer_each_other_are_stopped(house: House) -> None:
+    """F16: automatic mail is capped; what a person writes is not."""
+    for number in range(1, 7):
+        await house.answer(number, channel=Channel.EMAIL)
+        await house.dispatching.once()
+        house.clock.advance(timedelta(seconds=5))
+    assert len(house.provider.got) == 4
+    assert [await house.state(number) for number in (4, 5, 6)] == [
+        ("sent", None),
+        ("waiting", "loop"),
+        ("waiting", "loop"),
+    ]
+    await house.answer(7, channel=Channel.EMAIL, automatic=False)
+    await house.dispatching.once()
+    assert await house.state(7) == ("sent", None)
+
+
+async def test_where_no_sender_is_set_up_people_are_told(house: House) -> None:
+    await house.answer()
+    await Dispatching(house.backbone.store, house.clock, lambda message: None).once()
+    assert await house.state() == ("waiting", "channel-not-set-up")
+    house.clock.advance(timedelta(seconds=15))
+    await house.dispatching.once()  # another process on the same store has it set up
+    assert await house.state() == ("sent", None)

@@ -1,0 +1,240 @@
+"""Every sample of every provider through its door into a real store: the right answer, the right outcome, no error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+from tests.unit.channels.channels import SAMPLES, here, request, sample, signed_sample
+from tests.unit.channels.sns_rig import TOPIC, Served, certificate, posted, signed
+from tests.unit.channels.test_intake import House, opened
+from tests.unit.channels.test_voice_signatures import retell_signed, token
+
+from afterturn.channels.outlook import notifications
+from afterturn.channels.registry import Secrets, doors_of
+from afterturn.channels.ses import parse
+from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.types import Arrival, Fetch, Request, Upkeep
+from afterturn.channels.webhooks import MAX_BODY_BYTES, Doors
+from afterturn.errors import StoreBusy
+from afterturn.testing import ManualClock
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+"""When the signatures of the tests are made."""
+
+SECRETS = Secrets(
+    twilio_auth_token="12345",
+    telegram_secret="hush",
+    telegram_bot="bot",
+    sns_topics=(TOPIC,),
+    graph_client_states=("secretClientValue", "<secretClientState>"),
+    vapi_secret="hush",
+    retell_api_key="key_1",
+    livekit_api_key="key_1",
+    livekit_api_secret="hush",
+    region="US",
+)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with opened(tmp_path, ManualClock(NOW)) as house:
+        yield house
+
+
+class Front:
+    """All doors of a house; what a notification only names lies in the samples."""
+
+    def __init__(self, house: House) -> None:
+        self.kept: list[Upkeep] = []
+        self.doors = Doors(
+            house.intake,
+            house.clock,
+            doors_of(SECRETS, Certificates(Served(certificate()))),
+            fetchers={"s3": self.from_s3, "graph": self.from_graph},
+            upkeep={"sns": self.keep, "graph": self.keep},
+        )
+
+    async def from_s3(self, asked: Fetch, now: datetime) -> Arrival:
+        return parse.fetched(asked, sample("email-raw/iphone.eml"), now=now)
+
+    async def from_graph(self, asked: Fetch, now: datetime) -> Arrival:
+        return notifications.fetched(
+            json.loads(sample("graph/message-get-response.json")), now=now, accounts=("a@b.example",)
+        )
+
+    async def keep(self, upkeep: Upkeep) -> None:
+        self.kept.append(upkeep)
+
+
+def called(name: str) -> tuple[str, Request]:
+    """The path and the signed request of a sample."""
+    provider, file = name.split("/")
+    body = sample(name)
+    if provider == "twilio" or name.endswith(".form.txt"):
+        request_, _ = signed_sample(name.removesuffix(".form.txt"))
+        return "/hooks/twilio" if provider == "twilio" else "/hooks/twilio/voice", request_
+    if provider == "telegram":
+        return "/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"})
+    if provider == "ses-sns":
+        return "/hooks/ses", posted(_signed_anew(json.loads(body)))
+    if provider == "graph":
+        return "/hooks/graph", request(body)
+    if file.startswith("vapi"):
+        return "/hooks/vapi", request(body, {"x-vapi-secret": "hush"})
+    if file.startswith("retell"):
+        return "/hooks/retell", retell_signed(body, NOW)
+    return "/hooks/livekit", request(body, {"authorization": token(body)})
+
+
+def _signed_anew(envelope: dict[str, Any]) -> dict[str, Any]:
+    """The samples' own signatures are examples; those of the documents are not in an envelope at all."""
+    if "Type" not in envelope:
+        return signed(Message=json.dumps(envelope))
+    kept = {
+        name: envelope[name] for name in ("Type", "Message", "Subject", "SubscribeURL", "Token") if name in envelope
+    }
+    return signed(**kept)
+
+
+TURNS = {
+    "twilio/sms-plain-us.form.txt": 1,
+    "twilio/sms-plus-equals.form.txt": 1,
+    "twilio/sms-gb-empty-geo.form.txt": 1,
+    "twilio/mms-image-empty-body.form.txt": 1,
+    "twilio/status-delivered.form.txt": 0,
+    "twilio/whatsapp-inbound-unicode.form.txt": 1,
+    "telegram/text-private.json": 1,
+    "telegram/text-link-preview-disabled.json": 1,
+    "telegram/sticker-animated.json": 1,
+    "telegram/photo-sizes.json": 1,
+    "telegram/group-migrate-to.json": 0,
+    "telegram/group-migrate-from.json": 0,
+    "telegram/photo-caption-entities.json": 1,
+    "telegram/my-chat-member-blocked.json": 0,
+    "telegram/unknown-update-kind.json": 0,
+    "telegram/reply-to-story-command.json": 1,
+    "telegram/text-emoji-cyrillic.json": 1,
+    "telegram/pinned.json": 0,
+    "telegram/docs-edited-message.json": 0,
+    "telegram/docs-voice.json": 1,
+    "telegram/docs-reply.json": 1,
+    "telegram/docs-document.json": 1,
+    "telegram/channel-post-json-text.json": 0,
+    "telegram/voice-chatwoot.json": 1,
+    "ses-sns/inbound-sns-utf8.json": 1,
+    "ses-sns/inbound-s3.json": 1,
+    "ses-sns/bounce.json": 0,
+    "ses-sns/subscription-confirmation.json": 0,
+    "ses-sns/complaint.json": 0,
+    "ses-sns/docs-inner-notification-sns-action.json": 1,
+    "graph/lifecycle-reauthorizationRequired.json": 0,
+    "graph/lifecycle-subscriptionRemoved.json": 0,
+    "graph/message-created.json": 1,
+    "voice/vapi-end-of-call-2024.json": 1,
+    "voice/vapi-status-ended.json": 0,
+    "voice/vapi-docs-end-of-call.json": 1,
+    "voice/retell-call-ended.json": 1,
+    "voice/twilio-voice-completed.form.txt": 0,
+    "voice/livekit-room-started.json": 0,
+    "voice/livekit-agents-end-call-report.json": 1,
+}
+"""The turns that each makes at once. A call without a transcript waits for it; the rest is no turn at all."""
+
+ELSEWHERE = {"graph/message-get-headers.json", "graph/message-get-response.json", "graph/validation-request.http"}
+
+
+@here
+def test_every_sample_of_a_webhook_is_called_here() -> None:
+    folders = ("twilio", "telegram", "ses-sns", "graph", "voice")
+    there = {f"{one}/{path.name}" for one in folders for path in (SAMPLES / one).iterdir()}
+    assert {name for name in there if not name.endswith(("meta.json", "vectors.json"))} == TURNS.keys() | ELSEWHERE
+
+
+@here
+@pytest.mark.parametrize("name", TURNS)
+async def test_a_sample_is_answered_with_success_and_makes_its_turns_once(house: House, name: str) -> None:
+    path, request_ = called(name)
+    front = Front(house)
+    for _ in range(2):
+        answer = await front.doors(path, request_)
+        assert 200 <= answer.status < 300, answer.body
+    counts = await house.backbone.store.counts()
+    assert counts["turns"] == TURNS[name]
+    house.clock.advance(house.wait)
+    await house.answering.once()
+    waited = name in ("voice/twilio-voice-completed.form.txt", "voice/vapi-status-ended.json")
+    assert (await house.backbone.store.counts())["turns"] == TURNS[name] + waited
+    kept = {"ses-sns/subscription-confirmation.json": 2, "graph/lifecycle-reauthorizationRequired.json": 2}
+    assert len(front.kept) == kept.get(name, 2 * name.startswith("graph/lifecycle"))
+
+
+@here
+async def test_a_handshake_gets_what_it_asks_for(house: House) -> None:
+    url = "https://example.com/hooks/graph?validationToken=abc%20def"
+    answer = await Front(house).doors("/hooks/graph", Request("POST", url, {}, b""))
+    assert (answer.status, answer.body) == (200, "abc def")
+
+
+@here
+@pytest.mark.parametrize("name", TURNS)
+async def test_without_its_signature_nothing_is_stored(house: House, name: str) -> None:
+    path, request_ = called(name)
+    body = request_.body.replace(b"secretClient", b"otherClient").replace(b'"Signature"', b'"Signatura"')
+    answer = await Front(house).doors(path, Request(request_.method, request_.url, {}, body))
+    assert answer.status == 401
+    assert set(json.loads(answer.body)["error"]) == {"code", "message"}
+    counts = await house.backbone.store.counts()
+    assert (counts["messages"], counts["conversations"]) == (0, 0)
+
+
+async def test_what_is_no_door_or_too_large_or_another_method_is_said(house: House) -> None:
+    front = Front(house)
+    assert (await front.doors("/hooks/fax", request(b""))).status == 404
+    assert (await front.doors("/hooks/telegram", Request("PUT", "https://x/", {}, b""))).status == 405
+    assert (await front.doors("/hooks/telegram", request(b"x" * (MAX_BODY_BYTES + 1)))).status == 413
+
+
+@here
+async def test_a_store_that_is_out_makes_the_provider_send_it_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front = Front(house)
+    path, request_ = called("telegram/text-private.json")
+
+    async def busy(*_: object, **__: object) -> None:
+        raise StoreBusy("the file is held")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.backbone, "settle", busy)
+        answer = await front.doors(path, request_)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "30")
+    assert (await front.doors(path, request_)).status == 200
+    assert (await house.backbone.store.counts())["turns"] == 1
+
+
+def test_a_channel_without_its_secret_is_closed() -> None:
+    assert doors_of(Secrets(), Certificates(Served(certificate()))) == {}
+    assert set(doors_of(Secrets(telegram_secret="x"), Certificates(Served(certificate())))) == {"/hooks/telegram"}
+
+
+@pytest.mark.parametrize("body", [b"\xffXyzzy", b"[]", b'{"message": "Xyzzy"}', b'{"message": {"text": "Xyzzy"}}'])
+async def test_what_is_genuine_and_cannot_be_read_is_told_loudly_and_without_content(
+    house: House, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = unreadable("telegram")
+    told = await Front(house).doors("/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"}))
+    assert told.status == 200, "an error would make Telegram hold back everything that comes later"
+    [warning] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert warning.getMessage() == "action=arrival_unreadable channel=telegram"
+    assert unreadable("telegram") - before == 1
+    assert "Xyzzy" not in caplog.text
+
+
+def unreadable(channel: str) -> float:
+    return REGISTRY.get_sample_value("afterturn_arrivals_unreadable_total", {"channel": channel}) or 0.0

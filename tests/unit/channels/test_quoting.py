@@ -1,0 +1,66 @@
+"""What a chat shows above an answer is the message that it answers, however many came in since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from tests.unit.channels.test_dispatching import Provider, taken
+from tests.unit.channels.test_intake import House, house, telegram
+
+from afterturn.channels.outbox import Dispatching
+from afterturn.channels.people import reply_chores
+from afterturn.channels.responder import Asked
+from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.types import Hush
+from afterturn.model import Direction, Message, Role, Turn
+
+__all__ = ["house"]
+
+
+async def told(house: House) -> list[tuple[str, str | None]]:
+    """What goes out when the outage is over, and what each quotes."""
+    seen: list[tuple[str, str | None]] = []
+
+    async def act(part: Outgoing) -> Sent:
+        seen.append((part.text, part.in_reply_to))
+        return await taken(part)
+
+    await Dispatching(house.backbone.store, house.clock, lambda message: Provider([act])).once()
+    return seen
+
+
+async def echo(one: Asked) -> str:
+    return f"For {[said.text for said in one.messages if said.direction is Direction.INBOUND][-1]}"
+
+
+async def test_answers_that_waited_quote_each_its_own_question(house: House) -> None:
+    house.responder = echo
+    for number in (1, 2, 3):
+        await house.intake.take(telegram("-45", number))
+        house.clock.advance(timedelta(seconds=5))
+        await house.answering.once()
+    assert sorted(await told(house)) == [(f"For -45 {number}", f"-45:{number}") for number in (1, 2, 3)]
+
+
+async def test_an_answer_to_several_quotes_the_last_of_them_and_no_machine(house: House) -> None:
+    async def answer(one: Asked) -> str:
+        await house.intake.take(telegram("-45", 4))
+        return "To all of you."
+
+    house.responder = answer
+    for number, hush in ((1, None), (2, None), (3, Hush.AUTO_REPLY)):
+        await house.intake.take(replace(telegram("-45", number), hush=hush))
+    house.clock.advance(timedelta(seconds=5))
+    await house.answering.once()
+    assert await told(house) == [("To all of you.", "-45:2")]
+
+
+async def test_what_a_person_writes_quotes_nothing(house: House) -> None:
+    await house.intake.take(telegram("-45", 1))
+    meta = await house.backbone.store.meta("telegram:-45")
+    assert meta is not None
+    said = Message(id="r-1", direction=Direction.OUTBOUND, role=Role.OPERATOR, text="I see to it.", at=house.clock())
+    chores = await reply_chores(house.backbone.store, meta, said)
+    await house.backbone.settle(Turn(conversation=meta, messages=(said,)), chores=chores)
+    assert await told(house) == [("I see to it.", None)]

@@ -1,0 +1,123 @@
+"""Whoever keeps a mailbox may die at any write: the next one goes on, and each mail comes in once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.channels.exchange import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Exchange,
+    Office,
+    clock,
+    exchange,
+    lifecycle,
+    office,
+    settings_of,
+)
+
+from afterturn import App
+from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.channels import open_funnel
+from afterturn.channels.outlook.polling import LOOK_THROUGH_EVERY, RENEW_BELOW, Known, to_do
+from afterturn.errors import StoreBusy
+from afterturn.testing import ManualClock
+
+__all__ = ["clock", "exchange"]
+
+
+class Dying:
+    """A store that is out from its ``last``-th note on; the note itself is written or not."""
+
+    def __init__(self, store: Any, last: int, *, written: bool) -> None:
+        self._store = store
+        self.left = last
+        self._written = written
+
+    async def note(self, *args: Any, **given: Any) -> bool:
+        self.left -= 1
+        if self.left == 0 and self._written:
+            await self._store.note(*args, **given)
+        if self.left <= 0:
+            raise StoreBusy("out")
+        found: bool = await self._store.note(*args, **given)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("last", range(1, 16))
+async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes(
+    tmp_path: Path, exchange: Exchange, clock: ManualClock, last: int, written: bool
+) -> None:
+    async with office(tmp_path, exchange, clock) as house:
+        await house.keep()
+        exchange.deliver(1, clock() + MINUTE)
+        exchange.subscriptions.clear()
+        await house.told(lifecycle("subscriptionRemoved"))
+    clock.advance(2 * MINUTE)
+    settings = settings_of(tmp_path, exchange)
+    async with open_backbone(App(shipped=False), settings, clock=clock) as backbone:
+        store: Any = Dying(backbone.store, last, written=written)
+        async with open_funnel(backbone, store, settings, clock) as funnel:
+            dying = Office(exchange, backbone, clock, funnel)
+            try:
+                await dying.keep()
+            except StoreBusy:
+                clock.advance(11 * MINUTE)
+    async with office(tmp_path, exchange, clock) as house:
+        exchange.deliver(2, clock())
+        for _ in range(3):
+            await house.keep(HOUR)
+        assert await house.texts() == ["I am mail 1.", "I am mail 2."]
+        known = [one for one in exchange.subscriptions if not exchange.ended(one)]
+        assert 1 <= len(known) <= 2, "one may be lost whose making nobody wrote down"
+        mail = exchange.deliver(3, clock())
+        told = [
+            {"subscriptionId": one, "changeType": "created", "resource": f"users/x/messages/{mail}"} for one in known
+        ]
+        await house.told(*told)
+        assert (await house.texts())[2:] == ["I am mail 3."]
+
+
+times = st.timedeltas(timedelta(days=-9), timedelta(days=9)).map(lambda span: NOW + span)
+names = st.sampled_from(["sub-1", "sub-2"])
+wishes = st.dictionaries(
+    st.sampled_from(["reauthorize", "recreate", "resynchronize"]),
+    st.tuples(names, st.sampled_from(["a", "b"])).map(" ".join),
+)
+
+
+@given(
+    known=st.builds(
+        Known,
+        seen=times,
+        looked=st.none() | times,
+        subscription=st.none() | names,
+        expires=st.none() | times,
+        door=st.sampled_from(["here", "there"]),
+        handled=wishes,
+    ),
+    wanted=wishes,
+)
+def test_what_is_left_alone_is_in_order(known: Known, wanted: dict[str, str]) -> None:
+    todo = to_do(known, wanted, "here", NOW)
+    assert Known.read(known.dump()) == known
+    assert not (todo.subscribe and todo.renew)
+    if not todo.subscribe and not todo.renew:
+        assert known.expires is not None
+        assert known.expires - NOW >= RENEW_BELOW
+        assert (known.subscription is not None, known.door) == (True, "here")
+        assert wanted.get("reauthorize") == known.handled.get("reauthorize") or "reauthorize" not in wanted
+    if not todo.look:
+        assert known.looked is not None
+        assert NOW - known.looked < LOOK_THROUGH_EVERY
+        assert wanted.get("resynchronize", "") == known.handled.get("resynchronize") or "resynchronize" not in wanted
