@@ -26,9 +26,9 @@ from afterturn.config import Settings
 from afterturn.web import server
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
-from afterturn.web.hooks import mount_hooks
 from afterturn.web.roles import Role
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
+from afterturn.web.webhooks import mount_hooks
 from bench.pipeline import hush
 from bench.webhooks_calls import AUTH_TOKEN, SECRET, WARM_UP
 

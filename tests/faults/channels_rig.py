@@ -43,9 +43,9 @@ from afterturn.model import Channel
 from afterturn.testing import ManualClock
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
-from afterturn.web.hooks import mount_hooks
 from afterturn.web.roles import Role
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
+from afterturn.web.webhooks import mount_hooks
 
 SECRETS = Secrets(
     twilio_auth_token=AUTH_TOKEN,

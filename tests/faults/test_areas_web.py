@@ -22,7 +22,7 @@ from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TurnDoor
 from afterturn.channels.webhooks import Doors
 from afterturn.stream.port import Queue
-from afterturn.web.hooks import mount_hooks
+from afterturn.web.webhooks import mount_hooks
 
 INBOX = f"{API}/conversations"
 

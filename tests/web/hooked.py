@@ -24,7 +24,7 @@ from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TURNS, TurnDoor
 from afterturn.channels.webhooks import Doors
 from afterturn.clock import to_text
-from afterturn.web.hooks import mount_hooks
+from afterturn.web.webhooks import mount_hooks
 
 SECRETS = Secrets(
     twilio_auth_token="12345",

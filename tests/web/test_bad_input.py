@@ -26,9 +26,9 @@ from afterturn.backbone import Backbone
 from afterturn.clock import system_clock
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
-from afterturn.web.hooks import mount_hooks
 from afterturn.web.roles import Role
 from afterturn.web.tokens import Token, add_token, digest_of
+from afterturn.web.webhooks import mount_hooks
 
 Test = Callable[..., Awaitable[None]]
 

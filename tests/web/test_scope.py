@@ -12,7 +12,7 @@ from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of,
 from tests.web.rig import API, CALLERS, Rig, error_of, ids
 
 from afterturn.model import UNASSIGNED
-from afterturn.web.pages.live import Live
+from afterturn.web.pages.sse import Live
 from afterturn.web.tokens import remove_token
 
 INBOX = f"{API}/conversations"

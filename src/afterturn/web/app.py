@@ -11,8 +11,8 @@ from afterturn.backbone import Backbone
 from afterturn.web.access import Access
 from afterturn.web.api import conversations, ledger, reactions, session, stream, work_orders
 from afterturn.web.errors import API, install_errors
-from afterturn.web.guards import MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
-from afterturn.web.pages.mount import mount_pages
+from afterturn.web.middleware import MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
+from afterturn.web.pages.app import mount_pages
 from afterturn.web.pages.routing import show_error
 from afterturn.web.proxies import Proxies
 from afterturn.web.replays import Replays

@@ -22,7 +22,7 @@ from afterturn.config import Settings
 from afterturn.demo import sample
 from afterturn.web.access import Access
 from afterturn.web.app import make_app
-from afterturn.web.pages.live import Live
+from afterturn.web.pages.sse import Live
 from afterturn.web.roles import Role as Caller
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 

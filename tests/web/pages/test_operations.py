@@ -18,7 +18,7 @@ from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
 from afterturn.testing.faults import Fault, Faults, Moment, faulty
 from afterturn.web.pages.history import SLOT, History, Span, slot_of
-from afterturn.web.pages.samples import take
+from afterturn.web.pages.stats import take
 
 
 async def bury(site: Site, reason: str = "no good") -> str:

@@ -18,11 +18,11 @@ from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, Window
 from afterturn.model import Attachment, Status
 from afterturn.store.kept import MAX_VALUE_BYTES
-from afterturn.web.pages.asking import PAGE, address_of_person, pairs_of, read_query
+from afterturn.web.pages.format import address, age, conversation_path, preview
 from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
 from afterturn.web.pages.operations_view import Past, plot
+from afterturn.web.pages.query_params import PAGE, address_of_person, pairs_of, read_query
 from afterturn.web.pages.routing import local_path
-from afterturn.web.pages.texts import address, age, conversation_path, preview
 from afterturn.web.pages.thread import pieces, readable, web
 
 IDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)

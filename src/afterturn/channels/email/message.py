@@ -68,7 +68,7 @@ class Written:
     """What is in a mail, however it was carried.
 
     ``references``: ids of earlier mails, oldest first; ``new_text``: what the provider says is new in it;
-    ``headers``, ``kinds``: for :func:`~afterturn.channels.email.suppression.hush_of`; ``problem``: why it could not be read
+    ``headers``, ``kinds``: for :func:`~afterturn.channels.email.suppression.hush_of`; ``problem``: why it was not
     as it should.
     """
 

@@ -19,9 +19,9 @@ from afterturn.errors import InvalidInput
 from afterturn.model import Record
 from afterturn.strict_json import read_json
 from afterturn.web.access import COOKIE
-from afterturn.web.api.reach import Reach
+from afterturn.web.api.scoped_store import Reach
 from afterturn.web.errors import Refused, error_body
-from afterturn.web.guards import unquoted
+from afterturn.web.middleware import unquoted
 from afterturn.web.roles import Caller, Role
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `afterturn token add`.")

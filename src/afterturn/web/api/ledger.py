@@ -31,7 +31,7 @@ from afterturn.web.api.common import (
     listed,
     told,
 )
-from afterturn.web.api.places import place_text, read_place
+from afterturn.web.api.cursors import place_text, read_place
 from afterturn.web.errors import Refused
 from afterturn.web.replays import Replays
 

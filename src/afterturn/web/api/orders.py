@@ -16,7 +16,7 @@ from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
 from afterturn.model import WorkOrder
 from afterturn.store.port import Keeper, OrderKey, Reader
-from afterturn.web.api.places import place_text, read_place
+from afterturn.web.api.cursors import place_text, read_place
 from afterturn.web.roles import Scope
 
 MOST_LOOKED_AT = 1_000

@@ -28,7 +28,7 @@ from afterturn.web.api.common import (
     listed,
     told,
 )
-from afterturn.web.api.places import place_text, read_place
+from afterturn.web.api.cursors import place_text, read_place
 
 _ALL = 1_000_000
 _NAME = {"conversationId": "c-17", "consumer": "topics"}

@@ -26,8 +26,8 @@ from afterturn.web.api.common import (
     listed,
     told,
 )
-from afterturn.web.api.places import place_text, read_place
-from afterturn.web.guards import unquoted
+from afterturn.web.api.cursors import place_text, read_place
+from afterturn.web.middleware import unquoted
 
 _ALL = 1_000_000
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from afterturn.model import Id, WorkOrder
 from afterturn.web.api import shapes
 from afterturn.web.api.common import ConversationId, JsonRoute, ListParameters, Reached, answers, errors, listed, told
-from afterturn.web.guards import unquoted
+from afterturn.web.middleware import unquoted
 
 router = APIRouter(route_class=JsonRoute, tags=["work orders"])
 

@@ -23,13 +23,13 @@ from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, Opened, Operator, Reached
-from afterturn.web.api.reach import Reach
+from afterturn.web.api.scoped_store import Reach
 from afterturn.web.errors import Refused
+from afterturn.web.pages.format import address, conversation_path
 from afterturn.web.pages.inbox import events
 from afterturn.web.pages.inbox_view import row_view
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.pages.routing import PageRoute, Sent, see
-from afterturn.web.pages.texts import address, conversation_path
 from afterturn.web.pages.thread import before, items, stamp_view
 
 router = APIRouter(prefix="/conversations", route_class=PageRoute, include_in_schema=False)

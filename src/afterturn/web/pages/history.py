@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.backbone import Backbone
 from afterturn.clock import EPOCH, to_text
-from afterturn.web.pages.samples import Sample, take
+from afterturn.web.pages.stats import Sample, take
 
 N = TypeVar("N", int, float)
 

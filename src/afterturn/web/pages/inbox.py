@@ -19,13 +19,13 @@ from afterturn.store.port import ConsumerState, RecencyKey
 from afterturn.store.words import MAX_WORDS_CHARS
 from afterturn.web.access import Access
 from afterturn.web.api.common import Opened, Operator, Reached
-from afterturn.web.api.reach import Reach
-from afterturn.web.pages.asking import address_of_person, read_query
+from afterturn.web.api.scoped_store import Reach
+from afterturn.web.pages.format import conversation_path
 from afterturn.web.pages.inbox_view import arrived, inbox_view
-from afterturn.web.pages.live import Live
+from afterturn.web.pages.query_params import address_of_person, read_query
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.pages.routing import PageRoute, see
-from afterturn.web.pages.texts import conversation_path
+from afterturn.web.pages.sse import Live
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

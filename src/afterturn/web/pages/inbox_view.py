@@ -14,8 +14,8 @@ from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import RecencyKey
 from afterturn.store.reads import key_of
-from afterturn.web.pages.asking import Pairs, options, pairs_of, replaced, told, without
-from afterturn.web.pages.texts import CHANNELS, address, conversation_path, preview
+from afterturn.web.pages.format import CHANNELS, address, conversation_path, preview
+from afterturn.web.pages.query_params import Pairs, options, pairs_of, replaced, told, without
 
 GRADES = ("A", "B", "C", "D", "F")
 

@@ -17,13 +17,13 @@ from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, Opened
+from afterturn.web.pages.format import address, count
 from afterturn.web.pages.history import History, Span
 from afterturn.web.pages.inbox_view import Link
 from afterturn.web.pages.operations_view import Past, consumers, debt_view, failure_view, letter_view, stages
 from afterturn.web.pages.rendering import render
 from afterturn.web.pages.routing import PageRoute, Sent, see
-from afterturn.web.pages.samples import answered, take
-from afterturn.web.pages.texts import address, count
+from afterturn.web.pages.stats import answered, take
 
 PATH = "/operations"
 

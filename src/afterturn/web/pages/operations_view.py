@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from afterturn.ledger.debts import Debt
 from afterturn.store.port import ConsumerState, Failure, Registration
 from afterturn.stream.port import DeadLetter
+from afterturn.web.pages.format import age, conversation_path
 from afterturn.web.pages.history import GAP, Point, Span, point_of
-from afterturn.web.pages.samples import ConsumerSample, Sample
-from afterturn.web.pages.texts import age, conversation_path
+from afterturn.web.pages.stats import ConsumerSample, Sample
 
 BODY_CHARS = 4_000
 WIDTH, HEIGHT = 120.0, 24.0

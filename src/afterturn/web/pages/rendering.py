@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from afterturn.clock import to_text
-from afterturn.web.pages import texts
+from afterturn.web.pages import format
 from afterturn.web.roles import Caller, Role
 
 POLICY = "; ".join(
@@ -68,14 +68,14 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        moment=texts.moment,
+        moment=format.moment,
         machine=to_text,
-        count=texts.count,
-        conversation_path=texts.conversation_path,
+        count=format.count,
+        conversation_path=format.conversation_path,
     )
     environment.globals["age"] = _age
     return environment
 
 
 def _age(now: datetime, at: datetime | timedelta) -> str:
-    return texts.age(at if isinstance(at, timedelta) else now - at)
+    return format.age(at if isinstance(at, timedelta) else now - at)

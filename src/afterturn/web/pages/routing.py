@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from afterturn.errors import AfterturnError
 from afterturn.web.access import Access
 from afterturn.web.errors import Refused, failed, refusal_of
-from afterturn.web.guards import SAFE_METHODS
+from afterturn.web.middleware import SAFE_METHODS
+from afterturn.web.pages.format import address
 from afterturn.web.pages.rendering import HEADERS, render
-from afterturn.web.pages.texts import address
 from afterturn.web.sessions import same
 
 SIGN_IN = "/sign-in"

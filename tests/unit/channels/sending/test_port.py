@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from afterturn.channels.outlook import send
 from afterturn.channels.outlook import send as outlook
 from afterturn.channels.sending import (
     Problems,

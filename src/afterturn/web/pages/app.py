@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from afterturn.web.pages import conversation, inbox, operations, sign_in
 from afterturn.web.pages.history import History
-from afterturn.web.pages.live import Live
+from afterturn.web.pages.sse import Live
 from afterturn.web.sessions import Secret
 
 

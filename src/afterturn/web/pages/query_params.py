@@ -10,7 +10,7 @@ from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.ids import normalise
 from afterturn.inbox import InboxQuery, Window
 from afterturn.model import UNASSIGNED, parse
-from afterturn.web.pages.texts import CHANNELS
+from afterturn.web.pages.format import CHANNELS
 
 PAGE = 50
 
