@@ -27,7 +27,7 @@ from afterturn.config import Settings
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, FlushMode, Origin, Stamp
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.signaler import TemporalSignaler
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -138,9 +138,11 @@ def calls_of(registry: Registry, lane: str, events: Iterable[TurnSettled]) -> li
     """What a bare client has to send for these events: one call for each consumer of each."""
     return [
         Call(
-            workflow_id=wire.reaction_id(lane, consumer.name, event.conversation_id),
-            task_queue=wire.task_queue(lane),
-            payload=wire.write_signal(wire.Told(wire.terms_of(consumer, LEASE), event.occurred_at, event.immediate)),
+            workflow_id=protocol.reaction_id(lane, consumer.name, event.conversation_id),
+            task_queue=protocol.task_queue(lane),
+            payload=protocol.write_signal(
+                protocol.Told(protocol.terms_of(consumer, LEASE), event.occurred_at, event.immediate)
+            ),
         )
         for event in events
         for consumer in registry
@@ -149,10 +151,10 @@ def calls_of(registry: Registry, lane: str, events: Iterable[TurnSettled]) -> li
 
 async def signal_with_start(client: Client, call: Call) -> None:
     await client.start_workflow(
-        wire.REACTION,
+        protocol.REACTION,
         id=call.workflow_id,
         task_queue=call.task_queue,
-        start_signal=wire.TURN_SETTLED,
+        start_signal=protocol.TURN_SETTLED,
         start_signal_args=[call.payload],
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

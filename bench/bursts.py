@@ -22,7 +22,7 @@ from afterturn.clock import system_clock
 from afterturn.event import TurnSettled, read_event
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.runner import TemporalRunner
 from afterturn.reactions.temporal.signaler import TemporalSignaler
@@ -129,7 +129,7 @@ async def _histories(
     async with asyncio.timeout(120):
         for conversation_id in conversations:
             for name in registry.names:
-                handle = client.get_workflow_handle(wire.reaction_id(lane, name, conversation_id))
+                handle = client.get_workflow_handle(protocol.reaction_id(lane, name, conversation_id))
                 await handle.result()
                 found.update(event.event_type for event in (await handle.fetch_history()).events)
     stop.set()

@@ -17,12 +17,12 @@ from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.inbox import Inbox
 from afterturn.ledger.ledger import Ledger
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
-from afterturn.reactions.engine import Engine, Runner
+from afterturn.reactions.port import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Receipt, Settler
-from afterturn.store.indexing import keep_index
 from afterturn.store.port import Chore, ConsumerState, Registration, Store
 from afterturn.store.search import Searcher
+from afterturn.store.search_indexer import keep_index
 from afterturn.stream.port import Stream
 
 _LOOKS = 5

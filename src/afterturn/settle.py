@@ -12,8 +12,8 @@ from afterturn.clock import Clock
 from afterturn.errors import NotFound, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
+from afterturn.store.invariants import check_edit_time, check_times
 from afterturn.store.port import Chore, Writer
-from afterturn.store.rules import check_edit_time, check_times
 from afterturn.stream.port import Publisher
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.fifo import FifoService, Limits
+
 from afterturn.clock import EPOCH, Clock
 from afterturn.stream.port import MAX_RECEIVES
 from afterturn.stream.sqs import QueueUrls, SqsStream
-from afterturn.testing.fifo import FifoService, Limits
 
 
 def create_queues(service: FifoService, *, max_receives: int = MAX_RECEIVES, limits: Limits | None = None) -> QueueUrls:

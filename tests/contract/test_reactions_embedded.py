@@ -22,7 +22,7 @@ from afterturn.errors import ConfigError, StoreBusy
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import Worker
 from afterturn.reactions.embedded.worker import MAX_DEATHS
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.state import ReactionState
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.testing import Crash, Fault, Faults, Moment, faulty

@@ -14,10 +14,10 @@ from tests.contract.samples import T0
 from tests.contract.stream import RedriveContract, StreamContract, event, name_of
 from tests.contract.stream_emissions import check_emissions
 from tests.contract.stream_machine import CONSUMERS, GROUPS, QUEUES, WAITS, StreamMachine, Waiting
+from tests.fifo import FifoService
 
 from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Stream
 from afterturn.testing import ManualClock
-from afterturn.testing.fifo import FifoService
 
 FIVE_MINUTES = timedelta(minutes=5)
 

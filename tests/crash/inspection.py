@@ -30,7 +30,7 @@ from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
 from afterturn.errors import WorkerDied
 from afterturn.ledger.debts import Debt
-from afterturn.store.reads import every
+from afterturn.store.pagination import every
 
 OUTCOME = "outcome.pickle"
 _ALL = 1_000_000

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from afterturn.reactions.debounce import Debounce
-from afterturn.reactions.embedded import due
-from afterturn.reactions.embedded.due import Claimed
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.embedded import due_queue
+from afterturn.reactions.embedded.due_queue import Claimed
+from afterturn.reactions.port import Signal
 from afterturn.sqlite import schema
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ AT_ONCE = Debounce(quiet=timedelta(0), max_wait=timedelta(0))
 def file(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(tmp_path / "due.db", isolation_level=None)
     schema.prepare(connection, "due.db")
-    due.signal(connection, Signal("c", "c1", START), AT_ONCE, START)
+    due_queue.signal(connection, Signal("c", "c1", START), AT_ONCE, START)
     yield connection
     connection.close()
 
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def claim(file: sqlite3.Connection, minute: int) -> Claimed:
     """By a worker that is not heard of again, unless the test lets it tell more; its lease ends within a minute."""
     now = START + timedelta(minutes=minute)
-    (claimed,) = due.claim(file, "c", 1, worker="w", now=now, until=now + timedelta(seconds=30), eager=False)
+    (claimed,) = due_queue.claim(file, "c", 1, worker="w", now=now, until=now + timedelta(seconds=30), eager=False)
     return claimed
 
 
@@ -46,22 +46,22 @@ def test_deaths_use_up_no_attempts(file: sqlite3.Connection) -> None:
 
 def test_a_run_that_fails_and_lives_ends_the_row_of_deaths(file: sqlite3.Connection) -> None:
     claim(file, 0)
-    due.put_off(file, claim(file, 1), START + timedelta(minutes=2), counted=True)
+    due_queue.put_off(file, claim(file, 1), START + timedelta(minutes=2), counted=True)
     after = claim(file, 2)
     assert (after.attempt, after.deaths) == (2, 0)
 
 
 def test_a_claim_that_is_given_back_was_no_death(file: sqlite3.Connection) -> None:
     claim(file, 0)
-    due.give_back(file, [claim(file, 1)], START + timedelta(minutes=2))
+    due_queue.give_back(file, [claim(file, 1)], START + timedelta(minutes=2))
     assert claim(file, 2).deaths == 1
 
 
 def test_a_newer_turn_gets_deaths_of_its_own(file: sqlite3.Connection) -> None:
     claim(file, 0)
-    due.give_up(file, claim(file, 1), AT_ONCE)
+    due_queue.give_up(file, claim(file, 1), AT_ONCE)
     later = START + timedelta(minutes=2)
-    due.signal(file, Signal("c", "c1", later), AT_ONCE, later)
+    due_queue.signal(file, Signal("c", "c1", later), AT_ONCE, later)
     assert claim(file, 2).deaths == 0
 
 
@@ -79,7 +79,7 @@ def test_after_a_death_a_reaction_may_be_set_back_so_that_others_run_without_it(
 
     def again(now: datetime, *, eager: bool = False) -> list[Claimed]:
         until = now + timedelta(seconds=30)
-        return due.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, set_back=set_back)
+        return due_queue.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, set_back=set_back)
 
     assert again(at) == []
     assert again(at + wait / 2, eager=True) == []

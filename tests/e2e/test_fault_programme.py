@@ -40,7 +40,7 @@ from afterturn.event import read_event
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.state import ReactionState
-from afterturn.reactions.temporal.wire import reaction_id
+from afterturn.reactions.temporal.protocol import reaction_id
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.settle import Settler
 from afterturn.stream.port import MAX_RECEIVES, Queue

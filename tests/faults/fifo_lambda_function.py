@@ -12,7 +12,7 @@ from afterturn.bridge.aws_lambda import Handler, Invocations
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock, to_text
 from afterturn.errors import StreamUnavailable
-from afterturn.reactions.engine import Accepted, Signal
+from afterturn.reactions.port import Accepted, Signal
 from afterturn.stream.port import Delivery, Receipt
 from afterturn.stream.sqs import QueueUrls, SqsStream
 

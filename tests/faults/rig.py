@@ -16,7 +16,7 @@ from afterturn.event import TurnSettled, read_event
 from afterturn.ledger.ledger import Ledger
 from afterturn.model import Stamp, Turn
 from afterturn.reactions.embedded import EmbeddedEngine, Worker
-from afterturn.reactions.engine import Accepted, Refused, Signal, Signaler
+from afterturn.reactions.port import Accepted, Refused, Signal, Signaler
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
 from afterturn.reactions.window import ReactionContext, TurnWindow

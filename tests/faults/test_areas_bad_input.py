@@ -18,16 +18,16 @@ from tests.contract.stream import event, names, publish, receive, wear_out
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.rig import LEASE, open_rig, registry_of
 from tests.faults.test_fifo_lambda import Engine, Mapping
+from tests.fifo import FifoService
 
 from afterturn.aws.session import Access, open_client
 from afterturn.bridge.aws_lambda import respond
 from afterturn.bridge.bridge import Bridge
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.stream.port import Queue, Stream
 from afterturn.stream.sqs import SqsStream
 from afterturn.stream.sqs.ids import legal_id
 from afterturn.testing import ManualClock
-from afterturn.testing.fifo import FifoService
 
 
 def changed(**changes: Any) -> str:

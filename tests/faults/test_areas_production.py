@@ -16,6 +16,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.rig import LEASE
 from tests.faults.test_areas_bad_input import putter
 from tests.faults.test_fifo_lambda import Engine
+from tests.fifo import FifoService, unreachable
 
 from afterturn.aws.session import Access, open_client
 from afterturn.bridge.bridge import Bridge
@@ -27,7 +28,6 @@ from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.stream.port import Queue
 from afterturn.stream.sqs import SqsStream
 from afterturn.testing import Crash, Fault, Faults, ManualClock, Moment, faulty
-from afterturn.testing.fifo import FifoService, unreachable
 
 NO_GRACE = timedelta(0)
 

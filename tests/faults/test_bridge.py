@@ -15,7 +15,7 @@ from tests.faults.rig import LEASE, Counter, open_rig, registry_of
 from afterturn.bridge.plan import backoff
 from afterturn.bridge.reading import Reading, read
 from afterturn.errors import EngineUnavailable, StreamUnavailable
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.stream.port import MAX_RECEIVES, Depth, Queue
 from afterturn.testing import Fault, Faults, Moment
 

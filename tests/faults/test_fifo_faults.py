@@ -10,16 +10,16 @@ import pytest
 from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0
 from tests.contract.stream import event, names, publish, receive
+from tests.fifo import FifoService, partial_failures, throttled, unreachable
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.event import make_event, read_event
 from afterturn.model import Channel, FlushMode, Origin
-from afterturn.reactions.engine import Accepted, Refused, Signal
+from afterturn.reactions.port import Accepted, Refused, Signal
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.testing import Fault, Faults, ManualClock, Moment, faulty
-from afterturn.testing.fifo import FifoService, partial_failures, throttled, unreachable
 
 LEASE = timedelta(seconds=30)
 

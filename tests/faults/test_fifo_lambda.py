@@ -12,16 +12,16 @@ import pytest
 from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at
 from tests.contract.stream import event, names, publish, receive
+from tests.fifo import FifoService, throttled
 
 from afterturn.bridge.aws_lambda import Handler, Invocations, respond
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable
-from afterturn.reactions.engine import Accepted, Refused, Signal
+from afterturn.reactions.port import Accepted, Refused, Signal
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.stream.sqs.ids import legal_id
 from afterturn.testing import Fault, Faults, ManualClock, Moment, faulty
-from afterturn.testing.fifo import FifoService, throttled
 
 
 class Engine:

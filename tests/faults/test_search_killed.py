@@ -16,9 +16,9 @@ from tests.contract.samples import at, message, turn
 
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.sqlite.database import Database
-from afterturn.store.indexing import keep_index
+from afterturn.store.search_indexer import keep_index
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
-from afterturn.store.sqlite.searching import SearchLimits
+from afterturn.store.sqlite.full_text import SearchLimits
 from afterturn.testing import ManualClock
 
 SMALL = SearchLimits(batch_messages=3)

@@ -18,8 +18,8 @@ from tests.contract.reactions.rig import Probe, fail_times, one_probe
 from tests.contract.reactions.temporal_servers import Server, dev_server
 from tests.unit.temporal.house import House, eventually, open_house
 
-from afterturn.reactions.engine import Signal
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.port import Signal
+from afterturn.reactions.temporal import protocol
 
 HISTORIES = Path(__file__).parent / "histories"
 
@@ -57,10 +57,10 @@ async def a_failure_for_good(house: House, probe: Probe) -> None:
 
 async def odd_signals(house: House, probe: Probe) -> None:
     await one_turn(house, probe)
-    await house.handle().signal(wire.TURN_SETTLED, {"seq": "x"})
+    await house.handle().signal(protocol.TURN_SETTLED, {"seq": "x"})
     await house.handle().signal("unheard-of")
-    await house.handle().signal(wire.FLUSH, {})
-    await house.handle().signal(wire.RETRY, wire.write_signal(wire.Told(house.terms())))
+    await house.handle().signal(protocol.FLUSH, {})
+    await house.handle().signal(protocol.RETRY, protocol.write_signal(protocol.Told(house.terms())))
 
 
 async def more_than_a_run_takes(house: House, probe: Probe) -> None:

@@ -17,7 +17,7 @@ from afterturn.inbox import Inbox, InboxQuery
 from afterturn.inbox import search as inbox_search
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
-from afterturn.store.sqlite.searching import LIMITS, SearchLimits
+from afterturn.store.sqlite.full_text import LIMITS, SearchLimits
 from afterturn.testing import ManualClock
 
 

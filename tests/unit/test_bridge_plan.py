@@ -13,7 +13,7 @@ from tests.contract.stream import event
 
 from afterturn.bridge.plan import backoff, held_up, plan
 from afterturn.model import FlushMode
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Receipt
 
 CONSUMERS = ("topics", "grade")

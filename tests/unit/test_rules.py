@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidRecord
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, StoredStamp, Turn
-from afterturn.store import rules
+from afterturn.store import invariants
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 META = ConversationMeta(id="c1", channel=Channel.SMS)
@@ -31,7 +31,7 @@ def turn(at: datetime | None = None) -> Turn:
 def test_the_number_of_a_turn_only_grows_whatever_clocks_do(given: list[tuple[datetime | None, datetime]]) -> None:
     settled_at: datetime | None = None
     for at, now in given:
-        occurred_at = rules.next_occurred_at(turn(at), settled_at, now)
+        occurred_at = invariants.next_occurred_at(turn(at), settled_at, now)
         assert settled_at is None or occurred_at > settled_at
         assert occurred_at == floor_millis(occurred_at)
         settled_at = occurred_at
@@ -39,24 +39,24 @@ def test_the_number_of_a_turn_only_grows_whatever_clocks_do(given: list[tuple[da
 
 def test_history_keeps_its_own_time_and_a_live_turn_takes_now() -> None:
     original = NOW - timedelta(days=400)
-    assert rules.next_occurred_at(turn(original), None, NOW) == original
-    assert rules.next_occurred_at(turn(), None, NOW) == NOW
+    assert invariants.next_occurred_at(turn(original), None, NOW) == original
+    assert invariants.next_occurred_at(turn(), None, NOW) == NOW
 
 
 def test_a_turn_is_never_numbered_in_the_future() -> None:
-    assert rules.next_occurred_at(turn(NOW + timedelta(hours=3)), None, NOW) == NOW
+    assert invariants.next_occurred_at(turn(NOW + timedelta(hours=3)), None, NOW) == NOW
 
 
 def test_two_turns_of_one_millisecond_get_two_numbers() -> None:
-    first = rules.next_occurred_at(turn(), None, NOW)
-    assert rules.next_occurred_at(turn(), first, NOW + timedelta(microseconds=400)) == first + MILLISECOND
+    first = invariants.next_occurred_at(turn(), None, NOW)
+    assert invariants.next_occurred_at(turn(), first, NOW + timedelta(microseconds=400)) == first + MILLISECOND
 
 
 @given(st.lists(st.tuples(times, times), max_size=20))
 def test_recency_never_moves_back_nor_past_the_clock(given: list[tuple[datetime, datetime]]) -> None:
     known: datetime | None = None
     for at, now in given:
-        newest = rules.newest_message_at(known, [message(at)], now)
+        newest = invariants.newest_message_at(known, [message(at)], now)
         assert newest is not None
         assert known is None or newest >= known
         assert newest <= max(now, known or now)
@@ -65,29 +65,29 @@ def test_recency_never_moves_back_nor_past_the_clock(given: list[tuple[datetime,
 
 def test_f29_a_late_message_does_not_sink_the_conversation() -> None:
     late = NOW - timedelta(minutes=5)
-    assert rules.newest_message_at(NOW, [message(late)], NOW) == NOW
-    assert rules.newest_message_at(NOW, [], NOW) == NOW
-    assert rules.newest_message_at(None, [], NOW) is None
+    assert invariants.newest_message_at(NOW, [message(late)], NOW) == NOW
+    assert invariants.newest_message_at(NOW, [], NOW) == NOW
+    assert invariants.newest_message_at(None, [], NOW) is None
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=24), timedelta(0), timedelta(days=-9000)])
 def test_a_senders_clock_may_be_a_day_ahead(ahead: timedelta) -> None:
-    rules.check_times([message(NOW + ahead)], NOW, NOW + ahead)
+    invariants.check_times([message(NOW + ahead)], NOW, NOW + ahead)
 
 
 def test_milliseconds_taken_for_seconds_are_named_with_their_place() -> None:
     wrong = datetime(4147, 8, 20, tzinfo=UTC)
     with pytest.raises(InvalidRecord, match=r"messages\[1\]\.at: .*milliseconds"):
-        rules.check_times([message(NOW), message(wrong, "m2")], NOW)
+        invariants.check_times([message(NOW), message(wrong, "m2")], NOW)
     with pytest.raises(InvalidRecord, match=r"^at: .*future"):
-        rules.check_times([], NOW, wrong)
+        invariants.check_times([], NOW, wrong)
 
 
 @given(st.lists(times, min_size=1))
 def test_a_stamp_only_moves_forward(seen: list[datetime]) -> None:
     stored: StoredStamp | None = None
     for through in seen:
-        if rules.stamp_moves_forward(stored, through):
+        if invariants.stamp_moves_forward(stored, through):
             assert stored is None or stored.through is None or stored.through < through
             stored = StoredStamp(through=through)
     assert stored is not None
@@ -95,11 +95,11 @@ def test_a_stamp_only_moves_forward(seen: list[datetime]) -> None:
 
 
 def test_a_requested_stamp_has_seen_nothing() -> None:
-    assert rules.stamp_moves_forward(StoredStamp(), NOW)
+    assert invariants.stamp_moves_forward(StoredStamp(), NOW)
 
 
 def test_a_rule_takes_records_and_gives_decisions() -> None:
     """No rule is a coroutine or knows a database, so every adapter can use it inside its transaction."""
-    functions = [f for _, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == rules.__name__]
+    functions = [f for _, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == invariants.__name__]
     assert functions
     assert not any(inspect.iscoroutinefunction(function) for function in functions)

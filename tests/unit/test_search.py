@@ -17,9 +17,9 @@ from afterturn.errors import InvalidQuery
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.inbox import search as inbox_search
 from afterturn.model import Channel, Status
-from afterturn.store.sqlite import SqliteSearch, searching
-from afterturn.store.sqlite.searching import LIMITS, SearchLimits
-from afterturn.store.words import wanted
+from afterturn.store.sqlite import SqliteSearch, full_text
+from afterturn.store.sqlite.full_text import LIMITS, SearchLimits
+from afterturn.store.tokenizer import wanted
 from afterturn.testing import ManualClock
 
 __all__ = ["desk", "whatever_the_budget"]
@@ -79,7 +79,7 @@ async def test_search_finds_what_a_look_at_every_message_finds_newest_first(
                     await desk.store.edit_message(name, f"m{place}", text, at=at(1_000 + second))
                     texts[place] = text
                 elif do == "index":
-                    await desk.database.write(lambda c: searching.index(c, limits))
+                    await desk.database.write(lambda c: full_text.index(c, limits))
                 elif do == "reopen":
                     opened.__exit__(None, None, None)
                     opened = desk_at(path, limits)

@@ -13,7 +13,7 @@ from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
 from afterturn.inbox import InboxQuery
 from afterturn.inbox import search as inbox_search
 from afterturn.store.sqlite import SqliteSearch
-from afterturn.store.sqlite.searching import LIMITS
+from afterturn.store.sqlite.full_text import LIMITS
 
 __all__ = ["desk", "whatever_the_budget"]
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.inbox.search import SNIPPET_CHARS, snippet
-from afterturn.store import words
-from afterturn.store.words import spelling, tokens, wanted
+from afterturn.store import tokenizer
+from afterturn.store.tokenizer import spelling, tokens, wanted
 
 TEXTS = st.text(
     st.sampled_from("ab Éeé\u0301ßſİıK\u212aﬁ½暖气坏了ガｶﾞั่ำन\u093fक्।난방\u200d\u202e'-_*\"\n3٣👍\ufe0f"), max_size=20
@@ -142,7 +142,7 @@ def test_a_snippet_of_a_long_message_takes_apart_no_more_than_it_shows(monkeypat
             taken.append(one)
             yield one
 
-    whole = words._placed
+    whole = tokenizer._placed
     monkeypatch.setattr(words, "_placed", placed)
     assert looked_for.spans("é The heat is broken. " * 10_000, within=SNIPPET_CHARS)
     assert len(taken) < SNIPPET_CHARS

@@ -16,7 +16,7 @@ from afterturn.bridge.outage import Outage
 from afterturn.bridge.plan import Plan, backoff, held_up, plan
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
-from afterturn.reactions.engine import Refused, Signaler
+from afterturn.reactions.port import Refused, Signaler
 from afterturn.stream.port import Delivery, Queue, Receipt, Stream
 
 

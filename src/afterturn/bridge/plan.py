@@ -9,7 +9,7 @@ from datetime import timedelta
 from afterturn.errors import InvalidEvent
 from afterturn.event import TurnSettled, read_event
 from afterturn.model import FlushMode
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.stream.port import Delivery
 
 _BACKOFF = (timedelta(seconds=5), timedelta(minutes=2), timedelta(hours=1), timedelta(hours=12))

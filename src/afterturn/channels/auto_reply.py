@@ -29,8 +29,8 @@ from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
+from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
 from afterturn.store.port import Chore, Keeper, TakenChore
-from afterturn.store.rules import FUTURE_TOLERANCE_HOURS
 
 DISPATCH = "dispatch"
 """Chores: an outbound message has to be sent."""

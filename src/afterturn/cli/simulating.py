@@ -33,7 +33,7 @@ from afterturn.cli.output import count, note, write_json
 from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
-from afterturn.demo.playing import Beat, play
+from afterturn.demo.schedule import Beat, play
 from afterturn.importers import read
 from afterturn.importers.records import BadRecord, ImportedConversation
 

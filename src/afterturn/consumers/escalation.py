@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from afterturn.consumers.manners import load_manners
+from afterturn.consumers.tone import load_manners
 from afterturn.model import Direction, Role, Stamp
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow

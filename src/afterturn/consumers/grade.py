@@ -37,8 +37,8 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from afterturn.consumers.manners import Manners
 from afterturn.consumers.phrases import read
+from afterturn.consumers.tone import Manners
 from afterturn.model import Channel, Direction, Message, Record, Role, Stamp, Time
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow

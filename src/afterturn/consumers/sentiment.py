@@ -5,7 +5,7 @@ app.consumer("sentiment", quiet="90s", max_wait="5m")(sentiment)
 
 from __future__ import annotations
 
-from afterturn.consumers.manners import load_manners
+from afterturn.consumers.tone import load_manners
 from afterturn.model import Direction, Stamp
 from afterturn.reactions.window import ReactionContext, TurnWindow
 

@@ -12,8 +12,8 @@ from afterturn.clock import Clock, system_clock
 from afterturn.consumers import grade, inbound_package, maintenance, topics
 from afterturn.consumers.alerts import log_alert, webhook_alert
 from afterturn.consumers.maintenance import AlertSink
-from afterturn.consumers.manners import load_manners
 from afterturn.consumers.repairs import load_repair_rules
+from afterturn.consumers.tone import load_manners
 from afterturn.consumers.webhook import endpoint
 from afterturn.reactions.registry import Registry
 

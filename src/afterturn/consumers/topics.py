@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from afterturn.consumers.answers import agrees, load_answers
+from afterturn.consumers.agreement import agrees, load_answers
 from afterturn.consumers.phrases import Phrase, PhraseBook, ReadText, read
 from afterturn.consumers.rules import RuleFile, load_rules
 from afterturn.model import Direction, Message, Role, Stamp

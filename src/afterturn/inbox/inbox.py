@@ -13,8 +13,8 @@ from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.inbox.query import InboxQuery, Page, Row, matches, property_ids, row_of
 from afterturn.inbox.search import Recency, look_for
 from afterturn.model import Conversation
+from afterturn.store.pagination import key_of
 from afterturn.store.port import Range, Reader, RecencyKey, Registration
-from afterturn.store.reads import key_of
 from afterturn.store.search import Searcher
 
 _LARGEST_READ = 1_000

@@ -18,7 +18,7 @@ from afterturn.inbox.search import Hit
 from afterturn.model import UNASSIGNED, Channel, Conversation, Id, Label, Record, Status, Time
 from afterturn.reactions.state import ReactionState, reaction_states
 from afterturn.store.port import ConsumerState, Registration
-from afterturn.store.words import MAX_WORDS_CHARS
+from afterturn.store.tokenizer import MAX_WORDS_CHARS
 
 MAX_LIMIT = 500
 

@@ -11,7 +11,7 @@ from afterturn.errors import InvalidQuery
 from afterturn.model import Message
 from afterturn.store.port import Range, RecencyKey, Slice
 from afterturn.store.search import Places, Searcher
-from afterturn.store.words import Wanted, wanted
+from afterturn.store.tokenizer import Wanted, wanted
 
 MESSAGES_A_PAGE = 20_000
 """Messages that one request may read, but for those of the conversation with which it goes over."""

@@ -17,8 +17,8 @@ from afterturn.event import make_event
 from afterturn.ledger.debts import Debt, debts_of, overdue_after, remind
 from afterturn.model import UNASSIGNED, Channel, Conversation, FlushMode, Origin
 from afterturn.reactions.state import ReactionState
+from afterturn.store.pagination import walk
 from afterturn.store.port import ConsumerState, Range, Store
-from afterturn.store.reads import walk
 from afterturn.stream.port import Publisher
 
 GRACE = timedelta(minutes=2)

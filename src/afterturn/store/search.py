@@ -8,7 +8,7 @@ from typing import Protocol
 
 from afterturn.model import Message
 from afterturn.store.port import Range, RecencyKey, Slice
-from afterturn.store.words import Wanted
+from afterturn.store.tokenizer import Wanted
 
 Places = Mapping[str, tuple[int, ...] | None]
 """Conversations, and the arrival numbers of the messages to look at; None: any of them."""

@@ -13,7 +13,7 @@ from tests.contract.samples import T0
 
 from afterturn.clock import from_text
 from afterturn.reactions.embedded import EmbeddedEngine, Worker
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
 from afterturn.sqlite.database import Database

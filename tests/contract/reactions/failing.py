@@ -13,7 +13,7 @@ from tests.contract.samples import T0, at
 
 from afterturn.errors import LeaseLost, NotFound, StoreError
 from afterturn.model import Stamp
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.state import ReactionState
 from afterturn.reactions.window import ReactionContext, TurnWindow

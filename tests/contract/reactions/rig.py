@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tests.contract.samples import T0, message, turn
 
 from afterturn.model import Stamp, StoredStamp
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
 from afterturn.reactions.state import ReactionState, reaction_states

@@ -17,10 +17,10 @@ from tests.contract.reactions.temporal_servers import Server
 from tests.contract.reactions.temporal_watch import Mortal, Watch
 from tests.contract.samples import T0
 
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner, sandbox
@@ -124,7 +124,7 @@ class TemporalRig(EngineRig):
             assert not accepted.refused
 
     def _count(self, consumer: str, conversation_id: str) -> None:
-        workflow_id = wire.reaction_id(self.lane, consumer, conversation_id)
+        workflow_id = protocol.reaction_id(self.lane, consumer, conversation_id)
         self.watch.sent[workflow_id] = self.watch.sent.get(workflow_id, 0) + 1
 
     def _next_due(self) -> datetime | None:

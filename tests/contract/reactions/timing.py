@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.contract.reactions.rig import Engines, Probe, one_probe, registry_of
 from tests.contract.samples import T0, at
 
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.window import ReactionContext, TurnWindow
 
 

@@ -17,8 +17,8 @@ from tests.contract.store.shelf import Shelf, settle, settle_new
 
 from afterturn.errors import Conflict, InvalidInput, NotFound
 from afterturn.model import Conversation, Direction, Role, Stamp, Status, StoredStamp
+from afterturn.store.pagination import of_property
 from afterturn.store.port import Amendment, Range, Store
-from afterturn.store.reads import of_property
 
 NAMES = count()
 

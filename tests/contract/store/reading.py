@@ -12,8 +12,8 @@ from tests.contract.store.shelf import settle_new
 from afterturn.clock import parse_time
 from afterturn.errors import InvalidInput
 from afterturn.model import Conversation, Stamp
+from afterturn.store.pagination import every, key_of, newest, of_property, walk
 from afterturn.store.port import Range, RecencyKey, Store
-from afterturn.store.reads import every, key_of, newest, of_property, walk
 
 
 def ids(rows: Sequence[Conversation]) -> list[str]:

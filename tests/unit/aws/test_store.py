@@ -20,8 +20,8 @@ from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, table_definition
 from afterturn.errors import InvalidRecord, StoreBusy, StoreError, StoreForeign
 from afterturn.model import Attachment, Stamp
 from afterturn.store.dynamodb import DynamoStore, Placement, Placements, open_store
+from afterturn.store.pagination import newest
 from afterturn.store.port import ConsumerState, Range, RecencyKey, Registration
-from afterturn.store.reads import newest
 
 TABLE = "afterturn-test"
 DEFINITION = table_definition(TABLE, (*INDEXES, RECENCY_B))

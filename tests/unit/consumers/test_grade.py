@@ -21,7 +21,7 @@ from afterturn.consumers.grade import (
     median_response,
     tone_of,
 )
-from afterturn.consumers.manners import load_manners
+from afterturn.consumers.tone import load_manners
 from afterturn.inbox import InboxQuery
 from afterturn.model import Channel, Message, Role
 

@@ -10,7 +10,7 @@ from tests.unit.consumers.helpers import context, run_in_windows, thread, window
 from afterturn.consumers import llm
 from afterturn.consumers.grade import grade_handler
 from afterturn.consumers.maintenance import Alert, maintenance_handler, work_order_id
-from afterturn.consumers.manners import load_manners
+from afterturn.consumers.tone import load_manners
 from afterturn.consumers.topics import load_taxonomy, topics_handler
 from afterturn.errors import ConfigError, MissingExtra
 

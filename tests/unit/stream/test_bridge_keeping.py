@@ -10,14 +10,14 @@ import pytest
 from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0
 from tests.contract.stream import publish
+from tests.fifo import FifoService
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable
-from afterturn.reactions.engine import Accepted, Signal
+from afterturn.reactions.port import Accepted, Signal
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.testing import ManualClock
-from afterturn.testing.fifo import FifoService
 
 VISIBILITY = timedelta(seconds=0.06)
 

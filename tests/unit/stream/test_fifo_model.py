@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
+from tests.fifo import FifoError, FifoService, Limits, partial_failures
 
 from afterturn.testing import ManualClock
-from afterturn.testing.fifo import FifoError, FifoService, Limits, partial_failures
 
 SECOND = timedelta(seconds=1)
 

@@ -18,7 +18,7 @@ HEAVY = {"aiobotocore", "boto3", "botocore", "temporalio", "aiohttp"}
 
 @pytest.mark.parametrize(
     "module",
-    ["afterturn", "afterturn.stream.sqs", "afterturn.settle", "afterturn.bridge.aws_lambda", "afterturn.testing.fifo"],
+    ["afterturn", "afterturn.stream.sqs", "afterturn.settle", "afterturn.bridge.aws_lambda", "tests.fifo"],
 )
 def test_no_driver_is_loaded(module: str) -> None:
     code = f"import {module}, sys; print('\\n'.join(sys.modules))"

@@ -12,13 +12,13 @@ import pytest
 from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at
 from tests.contract.stream import VISIBLE, event, names, publish, receive, wear_out
+from tests.fifo import FifoError, FifoService, Limits, throttled, unreachable
 
 from afterturn.errors import StreamUnavailable
 from afterturn.event import read_event
 from afterturn.stream.port import MAX_RECEIVES
 from afterturn.stream.sqs import QueueUrls, SqsPublisher, SqsStream
 from afterturn.testing import Fault, Faults, ManualClock, Moment, faulty
-from afterturn.testing.fifo import FifoError, FifoService, Limits, throttled, unreachable
 
 
 @pytest.fixture

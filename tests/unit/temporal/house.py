@@ -17,14 +17,14 @@ from tests.contract.samples import message, turn
 
 from afterturn.clock import system_clock
 from afterturn.model import Conversation
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
-from afterturn.reactions.temporal.progress import Progress
 from afterturn.reactions.temporal.runner import TemporalRunner
+from afterturn.reactions.temporal.state import Progress
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 
@@ -77,13 +77,13 @@ class House:
             await task
 
     def handle(self, conversation_id: str = "c1", consumer: str = "probe") -> WorkflowHandle[Any, Any]:
-        return self.client.get_workflow_handle(wire.reaction_id(self.lane, consumer, conversation_id))
+        return self.client.get_workflow_handle(protocol.reaction_id(self.lane, consumer, conversation_id))
 
-    def terms(self) -> wire.Terms:
-        return wire.terms_of(self.registry["probe"], timedelta(seconds=5))
+    def terms(self) -> protocol.Terms:
+        return protocol.terms_of(self.registry["probe"], timedelta(seconds=5))
 
     async def progress(self, conversation_id: str = "c1") -> Progress:
-        found: Progress = await self.handle(conversation_id).query(wire.STATUS, result_type=Progress)
+        found: Progress = await self.handle(conversation_id).query(protocol.STATUS, result_type=Progress)
         return found
 
     async def conversation(self, conversation_id: str = "c1") -> Conversation:

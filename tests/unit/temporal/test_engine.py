@@ -20,9 +20,9 @@ from tests.unit.temporal.house import LATER, NOW, House, Houses, eventually
 from afterturn.clock import system_clock
 from afterturn.errors import ConfigError, EngineUnavailable
 from afterturn.event import read_event
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.sqlite.database import Database
@@ -287,7 +287,7 @@ class ForeignWorkflow:
     async def run(self) -> dict[str, Any]:
         await workflow.wait_condition(lambda: bool(self.event))
         self.event["stamped"] = await workflow.execute_activity(
-            wire.STAMP,
+            protocol.STAMP,
             {
                 "consumer": "foreign",
                 "conversationId": self.event["conversationId"],

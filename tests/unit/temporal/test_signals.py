@@ -19,28 +19,28 @@ from tests.contract.reactions.rig import Probe, one_probe
 from tests.unit.temporal.house import LATER, NOW, House, Houses, eventually
 
 from afterturn.clock import system_clock
-from afterturn.reactions.engine import Signal
-from afterturn.reactions.temporal import wire
-from afterturn.reactions.temporal.progress import Progress
-from afterturn.reactions.temporal.wire import Told
+from afterturn.reactions.port import Signal
+from afterturn.reactions.temporal import protocol
+from afterturn.reactions.temporal.protocol import Told
+from afterturn.reactions.temporal.state import Progress
 from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
 from afterturn.reactions.window import ReactionContext, TurnWindow
 
 ODD: list[tuple[str, list[Any]]] = [
-    (wire.TURN_SETTLED, [{"seq": "x"}]),
-    (wire.TURN_SETTLED, [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{not json"))]),
-    (wire.TURN_SETTLED, [RawValue(Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"\xff"))]),
-    (wire.TURN_SETTLED, [RawValue(Payload())]),
-    (wire.TURN_SETTLED, []),
-    (wire.TURN_SETTLED, [None]),
-    (wire.RETRY, [[]]),
+    (protocol.TURN_SETTLED, [{"seq": "x"}]),
+    (protocol.TURN_SETTLED, [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{not json"))]),
+    (protocol.TURN_SETTLED, [RawValue(Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"\xff"))]),
+    (protocol.TURN_SETTLED, [RawValue(Payload())]),
+    (protocol.TURN_SETTLED, []),
+    (protocol.TURN_SETTLED, [None]),
+    (protocol.RETRY, [[]]),
     ("unheard-of", [{"text": "Dear secret"}]),
 ]
 
 
 def good(house: House, signal: Signal) -> dict[str, Any]:
     terms = house.terms()
-    return wire.write_signal(Told(terms, signal.occurred_at))
+    return protocol.write_signal(Told(terms, signal.occurred_at))
 
 
 async def failed_tasks(house: House) -> int:
@@ -56,15 +56,15 @@ async def test_odd_payloads_are_counted_and_the_next_one_works(
     async with houses(one_probe(probe, **NOW)) as house:
         signal = await house.settle()
         await house.client.start_workflow(
-            wire.REACTION,
+            protocol.REACTION,
             id=house.handle().id,
-            task_queue=wire.task_queue(house.lane),
-            start_signal=wire.TURN_SETTLED,
+            task_queue=protocol.task_queue(house.lane),
+            start_signal=protocol.TURN_SETTLED,
             start_signal_args=[good(house, signal) | {"occurredAt": "not-a-date"}],
         )
         for name, arguments in ODD:
             await house.handle().signal(name, args=arguments)
-        await house.handle().signal(wire.TURN_SETTLED, good(house, signal) | {"unheardOf": 1})
+        await house.handle().signal(protocol.TURN_SETTLED, good(house, signal) | {"unheardOf": 1})
         with caplog.at_level(logging.ERROR, "afterturn"):
             async with house.worker():
                 await house.until_stamped()
@@ -87,11 +87,11 @@ async def test_an_undecodable_start_is_a_fresh_start(houses: Houses, start: Any)
     async with houses(one_probe(probe, **NOW)) as house:
         signal = await house.settle()
         await house.client.start_workflow(
-            wire.REACTION,
+            protocol.REACTION,
             start,
             id=house.handle().id,
-            task_queue=wire.task_queue(house.lane),
-            start_signal=wire.TURN_SETTLED,
+            task_queue=protocol.task_queue(house.lane),
+            start_signal=protocol.TURN_SETTLED,
             start_signal_args=[good(house, signal)],
         )
         async with house.worker():
@@ -121,7 +121,7 @@ async def test_a_deadline_that_has_passed_means_now(houses: Houses) -> None:
         long_ago = system_clock() - timedelta(days=400)
         progress.turn(Told(house.terms(), signal.occurred_at), long_ago)
         handle = await house.client.start_workflow(
-            wire.REACTION, progress, id=house.handle().id, task_queue=wire.task_queue(house.lane)
+            protocol.REACTION, progress, id=house.handle().id, task_queue=protocol.task_queue(house.lane)
         )
         async with house.worker():
             assert (await handle.result())["runs"] == 1

@@ -14,12 +14,12 @@ from tests.contract.samples import T0, at
 
 from afterturn.model import MAX_ID_CHARS, check_id
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal import wire
-from afterturn.reactions.temporal.progress import Progress
-from afterturn.reactions.temporal.wire import Terms, Told
+from afterturn.reactions.temporal import protocol
+from afterturn.reactions.temporal.protocol import Terms, Told
+from afterturn.reactions.temporal.state import Progress
 
 TERMS = Terms(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
-GOOD = wire.write_signal(Told(TERMS, T0, immediate=True))
+GOOD = protocol.write_signal(Told(TERMS, T0, immediate=True))
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -33,7 +33,7 @@ def test_whatever_comes_is_read_or_refused(value: object) -> None:
     """F1, F32: nothing else may be raised, and what is read can be reckoned with."""
     for of_a_turn in (True, False):
         try:
-            told = wire.read_signal(value, of_a_turn=of_a_turn)
+            told = protocol.read_signal(value, of_a_turn=of_a_turn)
         except ValueError:
             continue
         Progress().turn(told, T0)
@@ -54,12 +54,12 @@ def test_whatever_comes_is_read_or_refused(value: object) -> None:
 )
 def test_a_refusal_names_the_key_and_not_the_value(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as raised:
-        wire.read_signal(GOOD | change, of_a_turn=True)
+        protocol.read_signal(GOOD | change, of_a_turn=True)
     assert "not-a-date" not in str(raised.value)
 
 
 def test_a_newer_bridge_may_send_more() -> None:
-    assert wire.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == Told(TERMS, T0, immediate=True)
+    assert protocol.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == Told(TERMS, T0, immediate=True)
 
 
 def test_signals_hold_ids_enums_counters_and_times_only() -> None:
@@ -73,8 +73,8 @@ def test_a_workflow_id_takes_any_legal_conversation_id(conversation_id: str) -> 
     """And gives it back; Temporal's limit is 1,000 bytes."""
     check_id(conversation_id)
     consumer = "c" * 48
-    workflow_id = wire.reaction_id("preview", consumer, conversation_id)
-    assert wire.read_id(workflow_id) == (consumer, conversation_id)
+    workflow_id = protocol.reaction_id("preview", consumer, conversation_id)
+    assert protocol.read_id(workflow_id) == (consumer, conversation_id)
     assert len(workflow_id.encode()) <= 1000
 
 
@@ -84,7 +84,7 @@ def test_the_terms_are_the_consumers_own() -> None:
     async def handler(*_: Any) -> Any: ...
 
     consumer = registry.add("probe", handler, quiet="90s", max_wait="5m", attempts=7, timeout="250ms")
-    terms = wire.terms_of(consumer, timedelta(seconds=30))
+    terms = protocol.terms_of(consumer, timedelta(seconds=30))
     assert (terms.debounce, terms.attempts) == (consumer.debounce, 7)
     assert (terms.timeout, terms.lease) == (timedelta(milliseconds=250), timedelta(seconds=30))
 

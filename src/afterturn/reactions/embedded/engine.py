@@ -8,8 +8,8 @@ from datetime import datetime
 
 from afterturn.clock import Clock
 from afterturn.errors import NotFound
-from afterturn.reactions.embedded import due
-from afterturn.reactions.engine import Accepted, Signal
+from afterturn.reactions.embedded import due_queue
+from afterturn.reactions.port import Accepted, Signal
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import stamping
@@ -44,7 +44,7 @@ class EmbeddedEngine:
 
         def unit(connection: sqlite3.Connection) -> None:
             for one in signals:
-                due.signal(connection, one, self._registry[one.consumer].debounce, now)
+                due_queue.signal(connection, one, self._registry[one.consumer].debounce, now)
             if self._acknowledge is not None:
                 self._acknowledge(connection, receipts)
 
@@ -62,7 +62,7 @@ class EmbeddedEngine:
             failed_through = stamping.failed_through(connection, conversation_id, consumer)
             if failed_through is None:
                 raise NotFound(f"no failed reaction of {consumer!r} on conversation {conversation_id!r}")
-            due.retry(connection, consumer, conversation_id, failed_through, now)
+            due_queue.retry(connection, consumer, conversation_id, failed_through, now)
             stamping.request(connection, conversation_id, [consumer], now)
 
         await self._database.write(unit)
@@ -71,8 +71,8 @@ class EmbeddedEngine:
     async def waiting(self) -> int:
         """How many reactions of this app's consumers wait, run, or are put off."""
         names = [consumer.name for consumer in self._registry]
-        return await self._database.read(lambda c: due.waiting(c, names))
+        return await self._database.read(lambda c: due_queue.waiting(c, names))
 
     async def oldest(self) -> datetime | None:
         """Since when the longest-waiting reaction waits."""
-        return await self._database.read(due.oldest)
+        return await self._database.read(due_queue.oldest)

@@ -13,8 +13,8 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError, LeaseLost, StoreError, WorkerDied
 from afterturn.model import Stamp
-from afterturn.reactions.embedded import due
-from afterturn.reactions.embedded.due import Claimed
+from afterturn.reactions.embedded import due_queue
+from afterturn.reactions.embedded.due_queue import Claimed
 from afterturn.reactions.registry import Consumer, Registry
 from afterturn.reactions.run import Policy, error_kind, retry_delay, run_consumer
 from afterturn.sqlite.database import Database
@@ -117,13 +117,13 @@ class Worker:
     async def _claim(self, consumer: Consumer, limit: int, eager: bool) -> list[Claimed]:
         now = self._clock()
         try:
-            if not await self._database.read(lambda c: due.any_due(c, consumer.name, now, eager=eager)):
+            if not await self._database.read(lambda c: due_queue.any_due(c, consumer.name, now, eager=eager)):
                 return []
             self._shadows = frozenset(
                 name for name, one in (await self._store.registrations()).items() if one.state is ConsumerState.SHADOW
             )
             return await self._database.write(
-                lambda c: due.claim(
+                lambda c: due_queue.claim(
                     c,
                     consumer.name,
                     limit,
@@ -193,7 +193,7 @@ class Worker:
         now = self._clock()
 
         def unit(connection: sqlite3.Connection) -> None:
-            due.finish(connection, claimed, consumer.debounce)
+            due_queue.finish(connection, claimed, consumer.debounce)
             if window is not None and stamp is not None:
                 stamping.stamp(connection, claimed.conversation_id, consumer.name, stamp, window.through, now)
 
@@ -209,8 +209,8 @@ class Worker:
         def unit(connection: sqlite3.Connection) -> None:
             if not last or window is None:
                 # A window that could not be read is nothing that the consumer did.
-                due.put_off(connection, claimed, now + delay, counted=window is not None)
-            elif due.give_up(connection, claimed, consumer.debounce):
+                due_queue.put_off(connection, claimed, now + delay, counted=window is not None)
+            elif due_queue.give_up(connection, claimed, consumer.debounce):
                 stamping.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
 
         await self._database.write(unit)
@@ -230,7 +230,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._lease.total_seconds() / 3)
             held = list(self._held.values())
-            extend = partial(due.extend, held=held, until=self._clock() + self._lease)
+            extend = partial(due_queue.extend, held=held, until=self._clock() + self._lease)
             if held:
                 try:
                     await self._database.write(extend)
@@ -245,7 +245,7 @@ class Worker:
         await asyncio.gather(*cut, return_exceptions=True)
         if cut:
             now = self._clock()
-            await self._database.write(partial(due.give_back, given=list(cut.values()), now=now))
+            await self._database.write(partial(due_queue.give_back, given=list(cut.values()), now=now))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._held.pop(task, None)

@@ -24,8 +24,8 @@ from afterturn.errors import ConfigError, StoreError
 from afterturn.model import Stamp, Time
 from afterturn.reactions.registry import Consumer, Registry
 from afterturn.reactions.run import Policy, error_kind, run_consumer
-from afterturn.reactions.temporal import wire
-from afterturn.reactions.temporal.wire import GiveUp, React, Reacted
+from afterturn.reactions.temporal import protocol
+from afterturn.reactions.temporal.protocol import GiveUp, React, Reacted
 from afterturn.store.port import ConsumerState, Store, Window
 
 _BUSY = timedelta(seconds=1)
@@ -46,7 +46,7 @@ class Activities:
     def all(self) -> Sequence[Callable[..., Any]]:
         return (self.react, self.give_up, self.stamp)
 
-    @activity.defn(name=wire.REACT)
+    @activity.defn(name=protocol.REACT)
     async def react(self, given: React) -> Reacted:
         """Run a consumer over what it has not seen, and stamp."""
         consumer = self._consumer(given)
@@ -58,15 +58,15 @@ class Activities:
                 raise _repeated(error) from None
             if window is None or _given_up(window, consumer):
                 telemetry.reactions_run.labels(consumer=consumer.name, outcome="nothing_new").inc()
-                return Reacted(wire.NOTHING_NEW)
+                return Reacted(protocol.NOTHING_NEW)
             failure = await self._run(consumer, window, given, shadow=shadow)
         if failure is None:
             telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped").inc()
-            return Reacted(wire.STAMPED)
+            return Reacted(protocol.STAMPED)
         _tell_failed(consumer, given, failure)
-        return Reacted(wire.FAILED, through=to_text(window.through), error=error_kind(failure))
+        return Reacted(protocol.FAILED, through=to_text(window.through), error=error_kind(failure))
 
-    @activity.defn(name=wire.GIVE_UP)
+    @activity.defn(name=protocol.GIVE_UP)
     async def give_up(self, given: GiveUp) -> None:
         """Mark a failure in the store."""
         try:
@@ -80,7 +80,7 @@ class Activities:
         except StoreError as error:
             raise _repeated(error) from None
 
-    @activity.defn(name=wire.STAMP)
+    @activity.defn(name=protocol.STAMP)
     async def stamp(self, given: dict[str, Any]) -> bool:
         """For foreign workflows that stand in the ledger, in any language: write what they have seen.
 

@@ -12,10 +12,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from afterturn.clock import Clock
 from afterturn.errors import NotFound
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Connection
+from afterturn.reactions.temporal.protocol import Told
 from afterturn.reactions.temporal.signaler import TemporalSignaler
-from afterturn.reactions.temporal.wire import Told
 from afterturn.store.port import Store
 
 _AGES = (timedelta(days=7), timedelta(days=1), timedelta(hours=6), timedelta(hours=1), timedelta(minutes=10))
@@ -40,7 +40,7 @@ class TemporalEngine(TemporalSignaler):
             raise NotFound(f"no failed reaction of {consumer!r} on conversation {conversation_id!r}")
         terms = self._terms(consumer)
         await self._store.request(conversation_id, [consumer], now=self._clock())
-        start = self._native(consumer, conversation_id, wire.RETRY, Told(terms))
+        start = self._native(consumer, conversation_id, protocol.RETRY, Told(terms))
         client = await self._connection.client()
         async with self._answers():
             await self._send(client, start)
@@ -92,7 +92,7 @@ class TemporalEngine(TemporalSignaler):
     async def _flush(self, client: Client, workflow_id: str) -> None:
         async with self._slots:
             try:
-                await client.get_workflow_handle(workflow_id).signal(wire.FLUSH, {}, rpc_timeout=self._deadline)
+                await client.get_workflow_handle(workflow_id).signal(protocol.FLUSH, {}, rpc_timeout=self._deadline)
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise

@@ -19,7 +19,7 @@ from afterturn.clock import Clock
 from afterturn.errors import EngineUnavailable
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import Policy, error_kind
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.activities import Activities
 from afterturn.reactions.temporal.client import Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
@@ -99,7 +99,7 @@ class TemporalRunner:
         """What works on the queue; not started."""
         return Worker(
             client,
-            task_queue=wire.task_queue(self._lane),
+            task_queue=protocol.task_queue(self._lane),
             workflows=[ReactionWorkflow],
             activities=self._activities.all,
             max_concurrent_activities=self._most,

@@ -23,11 +23,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from afterturn import telemetry
 from afterturn.errors import ConfigError, EngineUnavailable
-from afterturn.reactions.engine import Accepted, Refused, Signal
+from afterturn.reactions.port import Accepted, Refused, Signal
 from afterturn.reactions.registry import Foreign, Registry
-from afterturn.reactions.temporal import wire
+from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import ENGINE_WIDE, Connection, rpc_kind, unavailable
-from afterturn.reactions.temporal.wire import Terms, Told
+from afterturn.reactions.temporal.protocol import Terms, Told
 from afterturn.stream.port import Receipt
 
 CONSUMER = SearchAttributeKey.for_keyword("afterturnConsumer")
@@ -115,15 +115,15 @@ class TemporalSignaler:
         if foreign is not None:
             return self._foreign(foreign, signal)
         told = Told(self._terms(signal.consumer), signal.occurred_at, signal.immediate or self.eager)
-        return self._native(signal.consumer, signal.conversation_id, wire.TURN_SETTLED, told)
+        return self._native(signal.consumer, signal.conversation_id, protocol.TURN_SETTLED, told)
 
     def _native(self, consumer: str, conversation_id: str, name: str, told: Told) -> _Start:
         return _Start(
-            workflow=wire.REACTION,
-            id=wire.reaction_id(self._lane, consumer, conversation_id),
-            task_queue=wire.task_queue(self._lane),
+            workflow=protocol.REACTION,
+            id=protocol.reaction_id(self._lane, consumer, conversation_id),
+            task_queue=protocol.task_queue(self._lane),
             signal=name,
-            payload=wire.write_signal(told),
+            payload=protocol.write_signal(told),
             search=(consumer, conversation_id),
         )
 
@@ -132,7 +132,7 @@ class TemporalSignaler:
             raise ConfigError(f"consumer {foreign.name!r} is a foreign workflow: its signals carry the event")
         return _Start(
             workflow=foreign.workflow,
-            id=wire.reaction_id(self._lane, foreign.name, signal.conversation_id),
+            id=protocol.reaction_id(self._lane, foreign.name, signal.conversation_id),
             task_queue=foreign.task_queue,
             signal=foreign.signal,
             payload=signal.event.model_dump(mode="json", by_alias=True, exclude_none=True),
@@ -140,7 +140,7 @@ class TemporalSignaler:
         )
 
     def _terms(self, consumer: str) -> Terms:
-        return wire.terms_of(self._registry[consumer], self._lease)
+        return protocol.terms_of(self._registry[consumer], self._lease)
 
     async def _send(self, client: Client, start: _Start) -> None:
         async with self._slots:

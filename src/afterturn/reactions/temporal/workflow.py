@@ -24,9 +24,9 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 with workflow.unsafe.imports_passed_through():
     from afterturn import telemetry
     from afterturn.reactions.run import retry_delay
-    from afterturn.reactions.temporal import wire
-    from afterturn.reactions.temporal.progress import Progress
-    from afterturn.reactions.temporal.wire import Closed, GiveUp, React, Reacted, Terms
+    from afterturn.reactions.temporal import protocol
+    from afterturn.reactions.temporal.protocol import Closed, GiveUp, React, Reacted, Terms
+    from afterturn.reactions.temporal.state import Progress
 
 SIGNALS_A_RUN = 500
 """Then the workflow continues as new. Temporal takes 10,000 signals a run."""
@@ -43,7 +43,7 @@ _REPEATS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=t
 _NOTHING = RawValue(Payload())
 
 
-@workflow.defn(name=wire.REACTION)
+@workflow.defn(name=protocol.REACTION)
 class ReactionWorkflow:
     """See the module. ``carried`` is the :class:`Progress` of the run before, where there was one."""
 
@@ -51,7 +51,7 @@ class ReactionWorkflow:
     def __init__(self, carried: RawValue = _NOTHING) -> None:
         self._progress = Progress()
         self._signals = 0
-        self._consumer, self._conversation_id = wire.read_id(workflow.info().workflow_id)
+        self._consumer, self._conversation_id = protocol.read_id(workflow.info().workflow_id)
         if carried is not _NOTHING:
             try:
                 self._progress = workflow.payload_converter().from_payload(carried.payload, Progress)
@@ -79,18 +79,18 @@ class ReactionWorkflow:
         try:
             value: object = workflow.payload_converter().from_payload(given[0].payload)
             now = workflow.now()
-            if name == wire.TURN_SETTLED:
-                self._progress.turn(wire.read_signal(value, of_a_turn=True), now)
-            elif name == wire.RETRY:
-                self._progress.retry(wire.read_signal(value, of_a_turn=False), now)
-            elif name == wire.FLUSH:
+            if name == protocol.TURN_SETTLED:
+                self._progress.turn(protocol.read_signal(value, of_a_turn=True), now)
+            elif name == protocol.RETRY:
+                self._progress.retry(protocol.read_signal(value, of_a_turn=False), now)
+            elif name == protocol.FLUSH:
                 self._progress.flush(now)
             else:
                 raise LookupError
         except Exception as error:
             self._reject(name, error)
 
-    @workflow.query(name=wire.STATUS)
+    @workflow.query(name=protocol.STATUS)
     def status(self) -> Progress:
         """Ids are in the workflow's own id; the rest is here."""
         return self._progress
@@ -110,7 +110,7 @@ class ReactionWorkflow:
         attempt = progress.begin()
         try:
             reacted = await workflow.execute_activity(
-                wire.REACT,
+                protocol.REACT,
                 React(self._consumer, self._conversation_id, attempt),
                 result_type=Reacted,
                 start_to_close_timeout=terms.timeout + _RECORDING,
@@ -124,7 +124,7 @@ class ReactionWorkflow:
                 raise
             progress.put_off(self._later(attempt), progress.attempts)
             return
-        if reacted.outcome != wire.FAILED or reacted.through is None:
+        if reacted.outcome != protocol.FAILED or reacted.through is None:
             progress.end()
         elif attempt < terms.attempts:
             progress.put_off(self._later(attempt), attempt)
@@ -135,7 +135,7 @@ class ReactionWorkflow:
 
     async def _give_up(self, through: str, error: str) -> None:
         await workflow.execute_activity(
-            wire.GIVE_UP,
+            protocol.GIVE_UP,
             GiveUp(self._consumer, self._conversation_id, through, error),
             start_to_close_timeout=_RECORDING,
             retry_policy=_REPEATS,
@@ -164,6 +164,6 @@ class ReactionWorkflow:
                 level=logging.ERROR,
                 consumer=self._consumer,
                 conversation_id=self._conversation_id,
-                kind=name if name in (wire.TURN_SETTLED, wire.RETRY, wire.FLUSH, "start") else "unknown",
+                kind=name if name in (protocol.TURN_SETTLED, protocol.RETRY, protocol.FLUSH, "start") else "unknown",
                 error=type(error).__name__,
             )

@@ -12,7 +12,7 @@ from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import Conversation, Status, WorkOrder
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.requests import IS_THERE, Query, all_of, all_starting, equals, unchanged, update
@@ -37,7 +37,7 @@ class Amending:
                 return False
             if is_sent and all(item.get(name) == value for name, value in changes.items()):
                 return True  # our own write, whose answer was lost
-            if not rules.edit_changes(item["text"], rows.time_or_none(item.get("editedAt")), text, at):
+            if not invariants.edit_changes(item["text"], rows.time_or_none(item.get("editedAt")), text, at):
                 return False
             if (size := item_bytes(item | changes)) > MAX_ITEM_BYTES:
                 problem = f"makes a message of {size} bytes with its attachments; DynamoDB holds {MAX_ITEM_BYTES}"
@@ -62,7 +62,7 @@ class Amending:
             if item.get("amendedBy") == call:
                 return rows.conversation(item)  # our own write, whose answer was lost
             stored = item.get("revision") or 0
-            rules.check_revision(conversation_id, stored, revision)
+            invariants.check_revision(conversation_id, stored, revision)
             changes = _amended(amendment, item.get("messageCount") or 0)
             marks = {"revision": stored + 1, "amendedAt": to_text(now), "amendedBy": call}
             is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))

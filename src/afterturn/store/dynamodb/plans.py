@@ -17,13 +17,13 @@ from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Status, Turn
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.layout import Placements
 from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, Action, all_of, put, unchanged, update
+from afterturn.store.invariants import ChoreKey
 from afterturn.store.port import Chore
-from afterturn.store.rules import ChoreKey
 
 ChoresToAdd = Mapping[ChoreKey, tuple[Chore, str]]
 """Each with its value as JSON."""
@@ -133,13 +133,13 @@ def plan_settle(
     if turn.messages and head.settled_at is not None and arrivals.newest_seq <= head.settled_count:
         return _repeat(arrivals, known)
 
-    occurred_at = rules.next_occurred_at(turn, head.settled_at, now)
-    newest = rules.newest_message_at(head.newest_message_at, arrivals.messages, now)
+    occurred_at = invariants.next_occurred_at(turn, head.settled_at, now)
+    newest = invariants.newest_message_at(head.newest_message_at, arrivals.messages, now)
     reopens = head.closed_seq is not None and (_newest_inbound(head, arrivals) or 0) > head.closed_seq
     after = replace(
         head,
-        property_id=rules.merge_property(head.property_id, given.property_id, pinned=head.property_pinned),
-        participants=rules.merge_participants(head.participants, given.participants),
+        property_id=invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned),
+        participants=invariants.merge_participants(head.participants, given.participants),
         newest_message_at=newest,
         last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
         settled_at=occurred_at,
@@ -214,7 +214,7 @@ def plan_save(
         return None
     after = replace(
         head,
-        newest_message_at=rules.newest_message_at(head.newest_message_at, arrivals.messages, now),
+        newest_message_at=invariants.newest_message_at(head.newest_message_at, arrivals.messages, now),
         oldest_unsettled=_oldest(head, arrivals.messages),
         message_count=arrivals.last_seq,
         rev=(head.rev or 0) + 1,

@@ -17,7 +17,7 @@ from afterturn.aws.table import TTL_ATTRIBUTE
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import Stamp, Status, StoredStamp, WorkOrder
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_ITEMS, Plain, item_bytes
 from afterturn.store.dynamodb.keys import Key
@@ -56,7 +56,7 @@ class Stamping:
             return None
         found = rows.conversation(item)
         stamp = found.reactions.get(consumer)
-        if found.settled_at is None or not rules.stamp_moves_forward(stamp, found.settled_at):
+        if found.settled_at is None or not invariants.stamp_moves_forward(stamp, found.settled_at):
             return None
         seen, oldest = await self._unseen(conversation_id, stamp.through if stamp else None, found.settled_at)
         if oldest is None:
@@ -92,7 +92,7 @@ class Stamping:
             before = item.get(rows.STAMP + consumer)
             if sent and before == sent:
                 return True  # our own write, whose answer was lost
-            if not rules.stamp_moves_forward(rows.stamp(before) if before else None, through):
+            if not invariants.stamp_moves_forward(rows.stamp(before) if before else None, through):
                 return False
             sent = {name: value for name, value in written.items() if value is not None}
             sent["rev"] = _revision(before) + 1
@@ -111,7 +111,7 @@ class Stamping:
             if item is None:
                 return
             before = item.get(rows.STAMP + consumer)
-            if not rules.stamp_moves_forward(rows.stamp(before) if before else None, through):
+            if not invariants.stamp_moves_forward(rows.stamp(before) if before else None, through):
                 return
             failed = {"failedThrough": to_text(through), "error": error, "rev": _revision(before) + 1}
             mark = {

@@ -17,7 +17,7 @@ from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.dynamodb.amending import Amending
 from afterturn.store.dynamodb.attributes import encodable
 from afterturn.store.dynamodb.chores import Chores
@@ -103,13 +103,13 @@ class DynamoStore:
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
     ) -> int:
-        return await self._writing.save_messages(meta, messages, now, rules.chores_to_add(chores))
+        return await self._writing.save_messages(meta, messages, now, invariants.chores_to_add(chores))
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
-        return await self._writing.settle(turn, now, emitter, rules.chores_to_add(chores))
+        return await self._writing.settle(turn, now, emitter, invariants.chores_to_add(chores))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
-        text, at = rules.edit_of(text, at)
+        text, at = invariants.edit_of(text, at)
         if not (_is_id(conversation_id) and _is_id(provider_id)):
             return False
         return await self._amending.edit_message(conversation_id, provider_id, text, at)
@@ -174,7 +174,7 @@ class DynamoStore:
         return await self._noting.notes({name: [encodable(key) for key in keys] for name, keys in wanted.items()})
 
     async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
-        return await self._chores.take(encodable(kind), now, rules.lease_end(now, lease), limit)
+        return await self._chores.take(encodable(kind), now, invariants.lease_end(now, lease), limit)
 
     async def finish_chore(self, taken: TakenChore) -> bool:
         return await self._chores.finish(taken)
@@ -256,4 +256,4 @@ def _is_id(text: str) -> bool:
 def _dumped(note: Note) -> tuple[Note, str]:
     """Fit for the table, with its value as JSON. Raises InvalidRecord."""
     fit = replaced(note, name=encodable(note.name), key=encodable(note.key))
-    return fit, rules.value_dump(note.value, "value")
+    return fit, invariants.value_dump(note.value, "value")

@@ -1,6 +1,6 @@
 """The store in a SQLite file."""
 
-from afterturn.store.sqlite.searching import SqliteSearch
+from afterturn.store.sqlite.full_text import SqliteSearch
 from afterturn.store.sqlite.store import SqliteStore
 
 __all__ = ["SqliteSearch", "SqliteStore"]

@@ -8,9 +8,9 @@ from datetime import datetime
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Conversation, Status, WorkOrder
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.port import Amendment
-from afterturn.store.sqlite import rows, searching
+from afterturn.store.sqlite import full_text, rows
 from afterturn.store.sqlite.writing import find
 
 
@@ -21,13 +21,13 @@ def edit_message(
         "SELECT text, edited_at, seq FROM messages WHERE conversation_id = ? AND provider_id = ?",
         (conversation_id, provider_id),
     ).fetchone()
-    if row is None or not rules.edit_changes(row[0], rows.time_or_none(row[1]), text, at):
+    if row is None or not invariants.edit_changes(row[0], rows.time_or_none(row[1]), text, at):
         return False
     connection.execute(
         "UPDATE messages SET text = ?, edited_at = ? WHERE conversation_id = ? AND seq = ?",
         (text, to_text(at), conversation_id, row[2]),
     )
-    searching.note_edit(connection, conversation_id, row[2], row[0])
+    full_text.note_edit(connection, conversation_id, row[2], row[0])
     return True
 
 
@@ -37,7 +37,7 @@ def amend(
     row = connection.execute("SELECT revision FROM conversations WHERE id = ?", (conversation_id,)).fetchone()
     if row is None:
         raise NotFound(f"no conversation {conversation_id!r}")
-    rules.check_revision(conversation_id, row[0], revision)
+    invariants.check_revision(conversation_id, row[0], revision)
     connection.execute(
         "UPDATE conversations SET revision = revision + 1, amended_at = ? WHERE id = ?", (to_text(now), conversation_id)
     )

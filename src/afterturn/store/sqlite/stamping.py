@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from afterturn.clock import from_text, to_text
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, WorkOrder
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.port import ConsumerState, Registration, Window
 from afterturn.store.sqlite import rows
 from afterturn.store.sqlite.writing import find
@@ -22,7 +22,7 @@ def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) 
     if conversation is None or conversation.settled_at is None:
         return None
     stamp = conversation.reactions.get(consumer)
-    if not rules.stamp_moves_forward(stamp, conversation.settled_at):
+    if not invariants.stamp_moves_forward(stamp, conversation.settled_at):
         return None
     seen = 0
     if stamp is not None and stamp.through is not None:
@@ -168,7 +168,7 @@ def _may_move(connection: sqlite3.Connection, conversation_id: str, consumer: st
     ).fetchone()
     if row is None:
         return False
-    return rules.stamp_moves_forward(StoredStamp.model_construct(through=rows.time_or_none(row[0])), through)
+    return invariants.stamp_moves_forward(StoredStamp.model_construct(through=rows.time_or_none(row[0])), through)
 
 
 def _open_work_order(connection: sqlite3.Connection, order: WorkOrder) -> None:

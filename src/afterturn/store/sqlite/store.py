@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from afterturn.clock import Clock, from_text, system_clock, to_text
 from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder
 from afterturn.sqlite.database import Database
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.port import (
     Amendment,
     Chore,
@@ -53,15 +53,15 @@ class SqliteStore:
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
     ) -> int:
-        to_add = rules.chores_to_add(chores).values()
+        to_add = invariants.chores_to_add(chores).values()
         return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now, to_add))
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
-        to_add = rules.chores_to_add(chores).values() if chores else ()
+        to_add = invariants.chores_to_add(chores).values() if chores else ()
         return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox, to_add))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
-        text, at = rules.edit_of(text, at)
+        text, at = invariants.edit_of(text, at)
         return await self._database.write(lambda c: amending.edit_message(c, conversation_id, provider_id, text, at))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
@@ -110,7 +110,7 @@ class SqliteStore:
         return written
 
     async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
-        given = [(one, rules.value_dump(one.value, "value")) for one in notes]
+        given = [(one, invariants.value_dump(one.value, "value")) for one in notes]
         now = self._clock()
         return await self._database.write(lambda c: [keeping.note(c, one, dump, now) for one, dump in given])
 
@@ -121,7 +121,7 @@ class SqliteStore:
         return await self._database.read(lambda c: {name: keeping.noted(c, name, wanted[name]) for name in wanted})
 
     async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
-        until, name = rules.lease_end(now, lease), uuid.uuid4().hex
+        until, name = invariants.lease_end(now, lease), uuid.uuid4().hex
         return await self._database.write(lambda c: keeping.take_chores(c, kind, now, until, name, limit))
 
     async def finish_chore(self, taken: TakenChore) -> bool:

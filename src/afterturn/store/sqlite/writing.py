@@ -10,7 +10,7 @@ from typing import Any
 from afterturn.clock import to_text
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, Message, Status, Turn
-from afterturn.store import rules
+from afterturn.store import invariants
 from afterturn.store.port import Chore, Settled
 from afterturn.store.sqlite import keeping, rows
 
@@ -64,7 +64,7 @@ def save_messages(
         head = _NEW
     added, _ = _insert(connection, meta.id, messages, head.last_seq)
     last_seq = head.last_seq + len(added)
-    newest = rules.newest_message_at(head.newest_message_at, added, now)
+    newest = invariants.newest_message_at(head.newest_message_at, added, now)
     connection.execute(
         "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
         (last_seq, rows.text_or_none(newest), meta.id),
@@ -97,8 +97,8 @@ def settle(
         ).fetchone()
         return Settled(_turn_at(connection, given.id, occurred), new=False, published=outbox is not None)
 
-    occurred_at = rules.next_occurred_at(turn, before.settled_at, now)
-    newest = rules.newest_message_at(before.newest_message_at, added, now)
+    occurred_at = invariants.next_occurred_at(turn, before.settled_at, now)
+    newest = invariants.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
     marks = (rows.text_or_none(newest), rows.text_or_none(last_message_at), occurred, recorded, last_seq, last_seq)
@@ -194,10 +194,12 @@ def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
 
 def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta) -> str | None:
     """Write what a turn adds to a known conversation; returns the property that it belongs to."""
-    property_id = rules.merge_property(head.property_id, given.property_id, pinned=head.property_pinned)
+    property_id = invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned)
     participants = head.participants
     if given.participants:
-        participants = rows.to_dump(rules.merge_participants(tuple(rows.from_dump(participants)), given.participants))
+        participants = rows.to_dump(
+            invariants.merge_participants(tuple(rows.from_dump(participants)), given.participants)
+        )
     if property_id != head.property_id or participants != head.participants:
         connection.execute(
             "UPDATE conversations SET property_id = ?, participants = ? WHERE id = ?",

@@ -11,9 +11,9 @@ from typing import Any
 from afterturn.clock import Clock, to_millis
 from afterturn.errors import StreamUnavailable
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Receipt
-from afterturn.stream.sqs import batches, letters, records
+from afterturn.stream.sqs import batches, dead_letters, records
 from afterturn.stream.sqs.client import QueueUrls, SqsClient
-from afterturn.stream.sqs.letters import Letters
+from afterturn.stream.sqs.dead_letters import Letters
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.records import GIVEN_UP, Handle, Message
 
@@ -55,7 +55,7 @@ class SqsStream(SqsPublisher):
             asked = min(batches.MAX_ENTRIES, limit - len(found))
             received_at = to_millis(self._clock())
             try:
-                messages = await letters.receive(
+                messages = await dead_letters.receive(
                     self._reader,
                     self._queues.live(queue),
                     limit=asked,
@@ -106,7 +106,7 @@ class SqsStream(SqsPublisher):
         """What SQS tells of its queues, with up to a minute's delay."""
         queues = self._queues
         urls = (queues.main, queues.direct, queues.main_dead, queues.direct_dead)
-        counts = await asyncio.gather(*(letters.count(self._reader, url) for url in urls))
+        counts = await asyncio.gather(*(dead_letters.count(self._reader, url) for url in urls))
         since = [at for at in [await self._oldest(url) for url in urls[:2]] if at is not None]
         return Depth(main=counts[0], direct=counts[1], dead=counts[2] + counts[3], oldest=min(since, default=None))
 

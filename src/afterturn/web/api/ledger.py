@@ -15,8 +15,8 @@ from afterturn.errors import NotFound
 from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Id, Label, Record, Time
+from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
-from afterturn.store.reads import key_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,

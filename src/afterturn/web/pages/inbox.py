@@ -16,7 +16,7 @@ from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFo
 from afterturn.inbox import InboxQuery, Row
 from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
 from afterturn.store.port import ConsumerState, RecencyKey
-from afterturn.store.words import MAX_WORDS_CHARS
+from afterturn.store.tokenizer import MAX_WORDS_CHARS
 from afterturn.web.access import Access
 from afterturn.web.api.common import Opened, Operator, Reached
 from afterturn.web.api.scoped_store import Reach

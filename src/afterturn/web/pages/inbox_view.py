@@ -12,8 +12,8 @@ from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Piece
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
 from afterturn.reactions.state import ReactionState
+from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
-from afterturn.store.reads import key_of
 from afterturn.web.pages.format import CHANNELS, address, conversation_path, preview
 from afterturn.web.pages.query_params import Pairs, options, pairs_of, replaced, told, without
 

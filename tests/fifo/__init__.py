@@ -5,8 +5,8 @@ Emulators are laxer: they take illegal ids, expired receipt handles and out-of-r
 of it with ``testing.faulty`` (throttling, an answer that is lost after the effect) and with :func:`partial_failures`.
 """
 
-from afterturn.testing.fifo.errors import FifoError, throttled, unreachable
-from afterturn.testing.fifo.queue import FifoQueue, Limits
-from afterturn.testing.fifo.service import FifoService, partial_failures
+from tests.fifo.errors import FifoError, throttled, unreachable
+from tests.fifo.queue import FifoQueue, Limits
+from tests.fifo.service import FifoService, partial_failures
 
 __all__ = ["FifoError", "FifoQueue", "FifoService", "Limits", "partial_failures", "throttled", "unreachable"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from afterturn.testing.fifo.errors import FifoError, invalid_parameter
-from afterturn.testing.fifo.rules import MAX_VISIBILITY_S, chosen
+from tests.fifo.errors import FifoError, invalid_parameter
+from tests.fifo.rules import MAX_VISIBILITY_S, chosen
 
 DEDUPLICATION_MS = 300_000
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from afterturn.testing.fifo.errors import FifoError, invalid_parameter
+from tests.fifo.errors import FifoError, invalid_parameter
 
 MAX_BATCH = 10
 MAX_VISIBILITY_S = 43_200

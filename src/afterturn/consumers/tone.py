@@ -1,4 +1,4 @@
-"""How things are said: politeness, anger, questions, putting off, handing over (rules of ``manners.toml``)."""
+"""How things are said: politeness, anger, questions, putting off, handing over (rules of ``tone.toml``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Manners:
     """Loaded rules; ``heard`` tells which sections match a text."""
 
     def __init__(self) -> None:
-        file = load_rules(None, "manners.toml")
+        file = load_rules(None, "tone.toml")
         says, unless = [], []
         for section, groups in file.sections("manners", ("en", "es", "de", "fr", "unless")):
             where = f"manners.{section}"

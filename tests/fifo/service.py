@@ -7,10 +7,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from afterturn.clock import Clock, to_millis
-from afterturn.testing.fifo.errors import FifoError
-from afterturn.testing.fifo.queue import FifoQueue, Limits, told
-from afterturn.testing.fifo.rules import (
+from tests.fifo.errors import FifoError
+from tests.fifo.queue import FifoQueue, Limits, told
+from tests.fifo.rules import (
     MAX_BATCH,
     MAX_VISIBILITY_S,
     MAX_WAIT_S,
@@ -23,6 +22,8 @@ from afterturn.testing.fifo.rules import (
     check_range,
     size_of,
 )
+
+from afterturn.clock import Clock, to_millis
 
 Partial = Callable[[str, str], bool]
 """Whether an entry of a batch fails by itself: asked with the operation and the entry's id."""

@@ -11,7 +11,7 @@ _OPENING_WORDS = 8
 
 def load_answers() -> PhraseBook[bool]:
     """The ways to say yes (True) and no (False)."""
-    file = load_rules(None, "answers.toml")
+    file = load_rules(None, "agreement.toml")
     return PhraseBook(
         (meaning == "yes", phrase)
         for meaning in ("yes", "no")

@@ -23,7 +23,7 @@ from afterturn.store.port import Range, RecencyKey, Slice
 from afterturn.store.search import Looked, Places
 from afterturn.store.sqlite import rows
 from afterturn.store.sqlite.ranges import conditions
-from afterturn.store.words import Wanted, tokens
+from afterturn.store.tokenizer import Wanted, tokens
 
 BLOCK = 64
 _EDITS_AT_ONCE = 50

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from afterturn.reactions.debounce import Pending
-from afterturn.reactions.temporal.wire import Terms, Told
+from afterturn.reactions.temporal.protocol import Terms, Told
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from afterturn.clock import from_text, to_text
 from afterturn.errors import LeaseLost
 from afterturn.reactions.debounce import Debounce, Pending
-from afterturn.reactions.engine import Signal
+from afterturn.reactions.port import Signal
 from afterturn.store.sqlite import stamping
 
 
