@@ -28,11 +28,11 @@ HEAVY = (
 """What an embedded user does not have, or does not want to wait for."""
 
 HALVES = {
-    "Writer": {"build", "settle"},
+    "Writer": {"bootstrap", "settle.py"},
     "Stamper": set[str](),
-    "Keeper": {"funnel", "web"},
-    "Store": {"backbone.py", "build", "ledger", "reactions"},
-    "Publisher": {"build", "settle", "ledger"},
+    "Keeper": {"channels", "web"},
+    "Store": {"backbone.py", "bootstrap", "ledger", "reactions"},
+    "Publisher": {"bootstrap", "settle.py", "ledger"},
     "Stream": {"backbone.py", "bridge"},
     "Signaler": {"bridge"},
     "Engine": {"backbone.py"},

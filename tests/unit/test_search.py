@@ -248,7 +248,7 @@ async def test_what_is_typed_is_never_syntax(desk: Desk, words: str) -> None:
 async def test_without_fts5_the_same_is_found(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     await desk.say("indexed", "the heating")
     await desk.index()
-    monkeypatch.setattr(searching, "has_fts5", lambda _: False)
+    monkeypatch.setattr(full_text, "has_fts5", lambda _: False)
     await desk.say("later", "my heating", now=1)
     assert await desk.store.edit_message("indexed", "p0", "heating, edited", at=at(2))
     assert not await desk.search.catch_up(limit=10)

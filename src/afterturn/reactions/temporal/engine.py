@@ -99,6 +99,6 @@ class TemporalEngine(TemporalSignaler):
 
     def _open(self) -> str:
         prefixes = " OR ".join(
-            f'WorkflowId STARTS_WITH "{wire.reaction_id(self._lane, name, "")}"' for name in self._registry.names
+            f'WorkflowId STARTS_WITH "{protocol.reaction_id(self._lane, name, "")}"' for name in self._registry.names
         )
         return f'ExecutionStatus = "Running" AND ({prefixes})'

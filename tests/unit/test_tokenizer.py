@@ -143,7 +143,7 @@ def test_a_snippet_of_a_long_message_takes_apart_no_more_than_it_shows(monkeypat
             yield one
 
     whole = tokenizer._placed
-    monkeypatch.setattr(words, "_placed", placed)
+    monkeypatch.setattr(tokenizer, "_placed", placed)
     assert looked_for.spans("é The heat is broken. " * 10_000, within=SNIPPET_CHARS)
     assert len(taken) < SNIPPET_CHARS
 

@@ -100,6 +100,8 @@ def test_a_requested_stamp_has_seen_nothing() -> None:
 
 def test_a_rule_takes_records_and_gives_decisions() -> None:
     """No rule is a coroutine or knows a database, so every adapter can use it inside its transaction."""
-    functions = [f for _, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == invariants.__name__]
+    functions = [
+        f for _, f in inspect.getmembers(invariants, inspect.isfunction) if f.__module__ == invariants.__name__
+    ]
     assert functions
     assert not any(inspect.iscoroutinefunction(function) for function in functions)
