@@ -17,10 +17,10 @@ from pydantic import SecretStr
 
 from afterturn.app import App
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
-from afterturn.channels.responses import Answer, refused
-from afterturn.channels.types import Rejected, Request
-from afterturn.channels.webhooks import Doors
+from afterturn.bootstrap.channels import open_channels
+from afterturn.channels.responses import WebhookResponse, refused
+from afterturn.channels.types import Rejected, WebhookRequest
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.web import server
@@ -59,16 +59,16 @@ async def serve(side: str, path: Path) -> None:
     with server.bind("127.0.0.1", 0) as listener:
         async with (
             open_backbone(App(), settings) as backbone,
-            open_funnel(backbone, backbone.store, settings, backbone.clock) as funnel,
+            open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
         ):
             app = make_app(backbone, Access(backbone.clock, TokenFile(tokens)))
-            doors = verifying(funnel.doors) if side == "verify" else funnel.doors
+            doors = verifying(webhooks.doors) if side == "verify" else webhooks.doors
             counted = Counted(doors)
             mount_hooks(app, backbone.clock, counted)
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as group:
                 group.create_task(backbone.run(stop, eager=side == "eager"))
-                group.create_task(funnel.run(stop, poll=settings.poll.total_seconds()))
+                group.create_task(webhooks.run(stop, poll=settings.poll.total_seconds()))
                 group.create_task(server.serve(app, listener, stop))
                 listener.listen()
                 print(f"{READY}{server.address_of(listener)}", flush=True)
@@ -81,22 +81,22 @@ async def serve(side: str, path: Path) -> None:
 class Counted:
     """Takes down when the warm-up is over, in seconds of the processor."""
 
-    doors: Callable[[str, Request], Awaitable[Answer]]
+    doors: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
     calls: int = 0
     began: float = 0.0
 
-    async def __call__(self, path: str, request: Request) -> Answer:
+    async def __call__(self, path: str, request: WebhookRequest) -> WebhookResponse:
         self.calls += 1
         if self.calls == WARM_UP:
             self.began = time.process_time()
         return await self.doors(path, request)
 
 
-def verifying(doors: Doors) -> Callable[[str, Request], Awaitable[Answer]]:
+def verifying(doors: WebhookRouter) -> Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]:
     """The same doors as far as the signature: whoever calls rightly is told that all is well."""
 
-    async def answered(path: str, request: Request) -> Answer:
-        door = doors.doors[path]
+    async def answered(path: str, request: WebhookRequest) -> WebhookResponse:
+        door = doors.endpoints[path]
         try:
             await door.verify(request, doors.clock())
         except Rejected as error:

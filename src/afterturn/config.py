@@ -109,11 +109,11 @@ class Settings(BaseSettings):
     alert_url: str | None = Field(None, description="Where red alerts are delivered, besides the log.")
     alert_secret: SecretStr | None = Field(None, description="Its signing secret (Standard Webhooks, whsec_…).")
     turns_secret: SecretStr | None = Field(
-        None, description="Signs the turns that other runtimes hand to the funnel (Standard Webhooks, whsec_…)."
+        None, description="Signs the turns that other runtimes hand to the webhooks (Standard Webhooks, whsec_…)."
     )
     public_url: Annotated[str, Field(pattern=r"\Ahttps?://[^\s/?#@]+(/[^\s?#]*)?\z")] | None = Field(
         None,
-        description="Where providers reach the funnel, such as https://hooks.example.com; signatures are of it.",
+        description="Where providers reach the webhooks, such as https://hooks.example.com; signatures are of it.",
         examples=["https://hooks.example.com"],
     )
     phone_region: Annotated[str, Field(pattern=r"\A[A-Z]{2}\z")] | None = Field(
@@ -121,7 +121,7 @@ class Settings(BaseSettings):
     )
     twilio_account_sid: str | None = Field(None, description="The Twilio account that sends texts, AC….")
     twilio_auth_token: SecretStr | None = Field(
-        None, description="Its auth token; Twilio signs what it sends to the funnel with it."
+        None, description="Its auth token; Twilio signs what it sends to the webhooks with it."
     )
     telegram_token: SecretStr | None = Field(None, description="The token of the Telegram bot, from @BotFather.")
     telegram_secret: SecretStr | None = Field(None, description="The secret that its webhook was registered with.")
@@ -221,7 +221,7 @@ class Settings(BaseSettings):
 
     @property
     def has_channels(self) -> bool:
-        """Whether anything comes in by the funnel."""
+        """Whether anything comes in by the webhooks."""
         return any(getattr(self, name) for name in CHANNELS)
 
 

@@ -101,7 +101,7 @@ class Lane:
         """The lane's own two, as a deployment makes them."""
         bridge = {**settings(self.name), **TEMPORAL, **changes}
         self.function(f"{self.names.prefix}-bridge", bridge, reads=(self.names.main, self.names.direct))
-        self.function(f"{self.names.prefix}-funnel", settings(self.name, AFTERTURN_EMITTER="inbound-lambda"))
+        self.function(f"{self.names.prefix}-webhooks", settings(self.name, AFTERTURN_EMITTER="inbound-lambda"))
 
     def set(self, name: str, variables: Mapping[str, str]) -> None:
         """Change a function's variables by hand, and let the alias serve them."""

@@ -21,7 +21,7 @@ import afterturn
 from afterturn.aws.session import Access, open_client
 
 async def opened():
-    mail = ("s3", "sesv2") if sys.argv[2].endswith("funnel") else ()
+    mail = ("s3", "sesv2") if sys.argv[2].endswith("webhooks") else ()
     for service in ("dynamodb", "sqs", "sts", *mail):
         async with open_client(service, Access(region="us-east-1", access_key="a", secret_key="b")):
             pass
@@ -33,13 +33,13 @@ print(json.dumps([sorted({m.__name__ for m in foreign}), afterturn.__file__]))
 """In an interpreter that finds nothing but the zip's content and the standard library."""
 
 
-@pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("funnel", (25, 80))])
+@pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("webhooks", (25, 80))])
 def test_the_zip_has_everything_that_the_function_loads_and_little_else(
     part: str, megabytes: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A funnel with mail also what reads it, checks who sent it and fetches it: that is loaded at the first call."""
+    """A webhooks with mail also what reads it, checks who sent it and fetches it: that is loaded at the first call."""
     monkeypatch.setenv("AFTERTURN_SNS_TOPICS", "arn:aws:sns:us-east-1:1:mail")
-    channels = ["quotequail", "cryptography.x509"] if part == "funnel" else []
+    channels = ["quotequail", "cryptography.x509"] if part == "webhooks" else []
     out = tmp_path / f"{part}.zip"
     machine = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
     runtime = f"python3.{sys.version_info.minor}"
@@ -91,7 +91,7 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["bridge", "--app", "reactions:app"], "its module is not in the zip"),
         (["bridge", "--app", "reactions:app", "--out", "b.zip"], "its module is not in the zip"),
         (["bridge", "--keep", "1"], "--keep"),
-        (["funnel", "--unmapped"], "--unmapped is the bridge's"),
+        (["webhooks", "--unmapped"], "--unmapped is the bridge's"),
         (["bridge", "--out", "nowhere/b.zip"], "there is no folder nowhere"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_funnel_with_channels_takes_the_app_that_answers_along(
     """Without it nobody would be asked, and nothing would say so."""
     monkeypatch.setenv("AFTERTURN_TELEGRAM_SECRET", "s")
     for words in ([], ["--out", "f.zip"]):
-        done = call("aws", "deploy", "funnel", "--app", "my_agent:app", *words)
+        done = call("aws", "deploy", "webhooks", "--app", "my_agent:app", *words)
         assert (done.code, done.out) == (2, "")
         assert "its module is not in the zip" in done.err
 

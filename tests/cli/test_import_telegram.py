@@ -11,9 +11,9 @@ import pytest
 from tests.cli.command import call, query
 
 from afterturn import App, Settings
-from afterturn.channels.ingest import Intake
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.telegram import updates as telegram
-from afterturn.channels.types import Request
+from afterturn.channels.types import WebhookRequest
 
 AT = 1_772_366_400
 GROUP, SUPERGROUP = -4518810793, -1002471352452
@@ -45,9 +45,9 @@ def export(path: Path, kind: str, bare: int, *messages: dict[str, Any]) -> Path:
 
 async def take(db: Path, *updates: dict[str, Any]) -> None:
     async with App(shipped=False).open(Settings(db=db)) as backbone:
-        intake = Intake(backbone, backbone.store, backbone.clock)
+        intake = Ingest(backbone, backbone.store, backbone.clock)
         for one in updates:
-            request = Request("POST", "https://example.com/hook", {}, json.dumps(one).encode())
+            request = WebhookRequest("POST", "https://example.com/hook", {}, json.dumps(one).encode())
             for arrival in telegram.read(request, now=datetime(2026, 3, 2, tzinfo=UTC), bot="9"):
                 await intake.take(arrival)
 

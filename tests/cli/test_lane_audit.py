@@ -35,7 +35,7 @@ class TestAHealthyLane:
         assert done.code == 0, done.out
         for label in (
             "lambda afterturn-prod-bridge:live",
-            "lambda afterturn-prod-funnel:live",
+            "lambda afterturn-prod-webhooks:live",
             "ecs main/worker",
             f"dotenv {file}",
         ):
@@ -100,8 +100,8 @@ class TestFunctions:
         assert ("crossed", "afterturn-prod-bridge", "AFTERTURN_LANE") in healthy.findings(*named)
 
     def test_one_without_the_alias_that_deployments_move_is_found(self, prod: Lane) -> None:
-        prod.function("afterturn-prod-funnel", settings("prod", AFTERTURN_EMITTER="inbound-lambda"), alias=False)
-        assert ("missing", "afterturn-prod-funnel:live", "alias live") in prod.findings()
+        prod.function("afterturn-prod-webhooks", settings("prod", AFTERTURN_EMITTER="inbound-lambda"), alias=False)
+        assert ("missing", "afterturn-prod-webhooks:live", "alias live") in prod.findings()
 
     def test_a_lane_without_a_bridge_is_found(self, prod: Lane) -> None:
         assert prod.findings() == [("missing", "prod", "bridge")]
@@ -219,7 +219,7 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
     tmp_path: Path,
 ) -> None:
     open_lane(access, session, monkeypatch, "prod")
-    zip_ = tmp_path / "funnel.zip"
+    zip_ = tmp_path / "webhooks.zip"
     with zipfile.ZipFile(zip_, "w") as archive:
         archive.writestr("afterturn/__init__.py", "")
     told = set()
@@ -227,7 +227,7 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
         ["lane", "audit"],
         ["layout", "show"],
         ["index", "verify", "conv-recency-index"],
-        ["deploy", "funnel", "--zip", zip_],
+        ["deploy", "webhooks", "--zip", zip_],
     ):
         done = call("aws", *words, "--lane", "dev")
         assert (done.code, done.out) == (4, ""), words

@@ -23,22 +23,22 @@ from tests.unit.channels.test_turns import SECRET
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.channels.auto_reply import Answering
+from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.directory import Directory
 from afterturn.channels.email.compose import compose, one_part
-from afterturn.channels.ingest import Intake
-from afterturn.channels.outbox import Dispatching
+from afterturn.channels.ingest import Ingest
+from afterturn.channels.outbox import Outbox
 from afterturn.channels.outlook import notifications
 from afterturn.channels.registry import Secrets, doors_of
-from afterturn.channels.responder import Asked, Responder
+from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sending import Outgoing, Sender, Sent
 from afterturn.channels.ses import parse
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.turns import TurnDoor
 from afterturn.channels.twilio.send import TwilioSender
-from afterturn.channels.types import Arrival, Fetch, Upkeep
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.model import Channel
 from afterturn.testing import ManualClock
 from afterturn.web.access import Access
@@ -92,12 +92,12 @@ class Desk:
     mailer: Mailer
     directory: Directory
     front: httpx.AsyncClient = field(init=False)
-    doors: Doors = field(init=False)
-    answering: Answering = field(init=False)
-    dispatching: Dispatching = field(init=False)
+    doors: WebhookRouter = field(init=False)
+    answering: AutoReply = field(init=False)
+    dispatching: Outbox = field(init=False)
     mailbox: dict[str, Any] = field(default_factory=dict)
     bucket: dict[str, bytes] = field(default_factory=dict)
-    upkept: list[Upkeep] = field(default_factory=list)
+    upkept: list[SubscriptionEvent] = field(default_factory=list)
 
     async def call(self, call: Call) -> httpx.Response:
         """As it comes through the proxy."""
@@ -147,7 +147,7 @@ class Desk:
         return [json.loads(body) for (body,) in self.rows("SELECT body FROM stream_main ORDER BY position")]
 
 
-async def yes(asked: Asked) -> str:
+async def yes(asked: ReplyRequest) -> str:
     return f"Re: {asked.messages[-1].text}"
 
 
@@ -180,8 +180,8 @@ async def opened(
             Channel.EMAIL: desk.mailer,
         }
         store = backbone.store
-        desk.answering = Answering(backbone, store, store, clock, responder=responder)
-        desk.dispatching = Dispatching(store, clock, lambda message: senders.get(message.channel))
+        desk.answering = AutoReply(backbone, store, store, clock, responder=responder)
+        desk.dispatching = Outbox(store, clock, lambda message: senders.get(message.channel))
         desk.doors = _doors(desk, answering=responder is not None)
         tokens = folder / "tokens.toml"
         if not tokens.exists():
@@ -194,25 +194,25 @@ async def opened(
         yield desk
 
 
-def _doors(desk: Desk, *, answering: bool) -> Doors:
+def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
     own = frozenset(SECRETS.own)
 
-    async def from_s3(asked: Fetch, now: datetime) -> Arrival:
+    async def from_s3(asked: FetchRequest, now: datetime) -> ChannelEvent:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
         return parse.fetched(asked, raw, now=now, own=own)
 
-    async def from_graph(asked: Fetch, now: datetime) -> Arrival:
+    async def from_graph(asked: FetchRequest, now: datetime) -> ChannelEvent:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
         return notifications.fetched(message, now=now, accounts=(mailbox,), own=own)
 
-    async def keep(upkeep: Upkeep) -> None:
+    async def keep(upkeep: SubscriptionEvent) -> None:
         desk.upkept.append(upkeep)
 
     backbone = desk.backbone
-    return Doors(
-        Intake(backbone, backbone.store, desk.clock, directory=desk.directory, answering=answering),
+    return WebhookRouter(
+        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, answering=answering),
         desk.clock,
         doors_of(SECRETS, Certificates(Served(certificate()))),
         fetchers={"s3": from_s3, "graph": from_graph},

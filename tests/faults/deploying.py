@@ -78,8 +78,8 @@ def handler_zip(path: Path, part: str, code: str) -> Path:
     """A zip of one function body, which says or does whatever a test needs of ``part``."""
     files = {
         "afterturn/__init__.py": "",
-        "afterturn/build/__init__.py": "",
-        f"afterturn/build/lambda_{part}.py": f"def handler(event, context):\n    {code.strip()}\n",
+        "afterturn/bootstrap/__init__.py": "",
+        f"afterturn/bootstrap/lambda_{part}.py": f"def handler(event, context):\n    {code.strip()}\n",
     }
     return small_zip(path, files=files)
 

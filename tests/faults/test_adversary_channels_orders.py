@@ -31,7 +31,7 @@ from tests.faults.channels_rig import Desk, opened
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
 
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 
 EXAMPLES = 6 if settings().derandomize else 300
 """Each is a store of its own; AFTERTURN_TEST_EXAMPLES=search asks for more."""
@@ -126,7 +126,7 @@ def test_whatever_comes_in_whatever_order_ends_the_same(drawn: tuple[Sequence[st
 async def check_machine(drawn: tuple[Sequence[str], Sequence[int]], folder: Path) -> None:
     seen: set[str] = set()
 
-    async def answer(asked: Asked) -> str:
+    async def answer(asked: ReplyRequest) -> str:
         seen.update(one.id for one in asked.messages)
         await asyncio.sleep(0)
         return f"Answer to {len(asked.messages)}"

@@ -14,7 +14,7 @@ from tests.unit.channels.channels import SAMPLES, here, sample
 from tests.unit.channels.test_doors import ELSEWHERE, TURNS
 from tests.unit.channels.test_email_samples import EXPECTED as MAILS
 
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 
 TOLD = {"INDEX.json", "SOURCES.md"}
 
@@ -168,4 +168,11 @@ async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(
     assert len(found[0].attachments) == len(expected.files)
     to = [part.recipients for part, _ in desk.mailer.sent]
     assert to == ([] if expected.hush else [(FORGED_OR_NOBODY.get(name, expected.sender),)])
-    assert expected.hush in {None, Hush.BOUNCE, Hush.BULK, Hush.AUTO_REPLY, Hush.RECEIPT, Hush.COMPLAINT}
+    assert expected.hush in {
+        None,
+        SuppressReason.BOUNCE,
+        SuppressReason.BULK,
+        SuppressReason.AUTO_REPLY,
+        SuppressReason.RECEIPT,
+        SuppressReason.COMPLAINT,
+    }

@@ -16,11 +16,11 @@ from tests.unit.channels.test_turns import SECRET, signed
 from tests.web.rig import API, Rig, ids
 from tests.web.test_cursors import PROBLEM, _opened
 
-from afterturn.channels.ingest import Intake
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TurnDoor
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.stream.port import Queue
 from afterturn.web.webhooks import mount_hooks
 
@@ -32,8 +32,8 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
     async with _opened(request.param, tmp_path, request) as opened:
         backbone, clock = opened.backbone, opened.clock
         secrets = Secrets(telegram_secret="hush", web_secret=SecretStr(SECRET))
-        doors = Doors(
-            Intake(backbone, backbone.store, clock), clock, doors_of(secrets, Certificates(Served(certificate())))
+        doors = WebhookRouter(
+            Ingest(backbone, backbone.store, clock), clock, doors_of(secrets, Certificates(Served(certificate())))
         )
         mount_hooks(opened.app, clock, doors, turns=TurnDoor(backbone.settle, SecretStr(SECRET), clock))
         yield opened

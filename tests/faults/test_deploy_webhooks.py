@@ -1,4 +1,4 @@
-"""`aws deploy funnel` against the emulator."""
+"""`aws deploy webhooks` against the emulator."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TestFunnel:
     async def test_it_is_called_at_a_url_that_stays_the_same(self, rig: Rig) -> None:
         answer = 'return {"lane": "dev", "table": "afterturn-dev", "emitter": "inbound-lambda"}'
         for note in ("one", "two"):
-            zip_ = handler_zip(rig.folder / f"{note}.zip", "funnel", f"{answer}  # {note}")
-            done = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--json", "--role", ROLE)
+            zip_ = handler_zip(rig.folder / f"{note}.zip", "webhooks", f"{answer}  # {note}")
+            done = await asyncio.to_thread(aws, "deploy", "webhooks", "--zip", zip_, "--json", "--role", ROLE)
             assert done.code == 0, done.err
             assert done.json["url"].startswith("https://")
         assert done.json["version"] == "2"
-        name = DEV.function("funnel")
+        name = DEV.function("webhooks")
         policy = await rig.functions.get_policy(FunctionName=name, Qualifier="live")
         statements = json.loads(policy["Policy"])["Statement"]
         assert [one["Action"] for one in statements] == ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"]
@@ -45,11 +45,11 @@ class TestFunnel:
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         zip_ = small_zip(rig.folder / "real.zip")
-        bare = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--role", ROLE)
+        bare = await asyncio.to_thread(aws, "deploy", "webhooks", "--zip", zip_, "--role", ROLE)
         assert bare.code == 1
         assert "AFTERTURN_TURNS_SECRET" in bare.err
         secret = "whsec_" + base64.b64encode(b"a secret of thirty-two characters").decode()
         monkeypatch.setenv("AFTERTURN_TURNS_SECRET", secret)
-        done = await asyncio.to_thread(aws, "deploy", "funnel", "--zip", zip_, "--json")
+        done = await asyncio.to_thread(aws, "deploy", "webhooks", "--zip", zip_, "--json")
         assert (done.code, done.json["version"]) == (0, "2"), done.err
         assert secret not in done.out + done.err

@@ -1,4 +1,4 @@
-"""The funnel's function, deployed by the command and invoked by the emulator as a function URL does."""
+"""The webhooks's function, deployed by the command and invoked by the emulator as a function URL does."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from afterturn.stream.port import Queue
 
 
 def deploy(rig: Rig) -> Any:
-    return aws("deploy", "funnel", "--zip", small_zip(rig.folder / "funnel.zip"), "--json", "--role", ROLE)
+    return aws("deploy", "webhooks", "--zip", small_zip(rig.folder / "webhooks.zip"), "--json", "--role", ROLE)
 
 
 async def invoke(rig: Rig, event: object) -> dict[str, Any]:
     answer = await rig.functions.invoke(
-        FunctionName=DEV.function("funnel"), Qualifier="live", Payload=json.dumps(event).encode()
+        FunctionName=DEV.function("webhooks"), Qualifier="live", Payload=json.dumps(event).encode()
     )
     body: dict[str, Any] = json.loads(await answer["Payload"].read())
     assert "FunctionError" not in answer, body
@@ -47,7 +47,7 @@ def called(path: str, body: bytes, more: Mapping[str, str] | None = None) -> dic
         "version": "2.0",
         "rawPath": path,
         "rawQueryString": "",
-        "headers": {**request.headers, "host": "funnel.example"},
+        "headers": {**request.headers, "host": "webhooks.example"},
         "requestContext": {"http": {"method": "POST", "path": path}},
         "body": body.decode(),
         "isBase64Encoded": False,

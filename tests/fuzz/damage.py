@@ -22,7 +22,7 @@ from afterturn.channels.ses import parse
 from afterturn.channels.telegram import updates
 from afterturn.channels.twilio import messages
 from afterturn.channels.twilio import voice as twilio_voice
-from afterturn.channels.types import Arrival, Rejected, Request
+from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 
 Mutate = Callable[[bytes, random.Random], bytes]
@@ -30,7 +30,7 @@ Read = Callable[[bytes], Iterable[Any]]
 
 _PROVIDERS = ("email-raw", "graph", "ses-sns", "telegram", "twilio", "voice")
 
-_VOICE: dict[str, Callable[..., Iterable[Arrival]]] = {
+_VOICE: dict[str, Callable[..., Iterable[ChannelEvent]]] = {
     "vapi": vapi.read,
     "retell": retell.read,
     "livekit": livekit.read,
@@ -107,10 +107,10 @@ def _target(name: str) -> Target:
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
-        read: Callable[..., Iterable[Arrival]] = messages.read if provider == "twilio" else twilio_voice.read
+        read: Callable[..., Iterable[ChannelEvent]] = messages.read if provider == "twilio" else twilio_voice.read
 
-        def read_form(raw: bytes) -> Iterable[Arrival]:
-            return read(Request(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
+        def read_form(raw: bytes) -> Iterable[ChannelEvent]:
+            return read(WebhookRequest(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
 
         return Target(name, body, mutate, read_form, channels.assert_fits)
     voice = _VOICE[file.partition("-")[0]]

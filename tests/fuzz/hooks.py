@@ -19,13 +19,13 @@ from tests.unit.channels.test_turns import SECRET
 from tests.web.hooked import SECRETS, SIGNED, good_bodies
 from tests.web.rig import BASE
 
-from afterturn.channels.ingest import Taken
+from afterturn.channels.ingest import IngestResult
 from afterturn.channels.registry import HOOKS, doors_of
-from afterturn.channels.responses import Answer
+from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TURNS, TurnDoor
-from afterturn.channels.types import Arrival, Fetch, Nothing, Request, Upkeep
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, SubscriptionEvent, WebhookRequest
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
 from afterturn.event import make_event
 from afterturn.model import Origin, Turn
@@ -42,9 +42,9 @@ class Through:
     def __init__(self) -> None:
         self.came: list[object] = []
 
-    async def take(self, arrival: Arrival) -> Taken:
+    async def take(self, arrival: ChannelEvent) -> IngestResult:
         self.came.append(arrival)
-        return Taken("nothing")
+        return IngestResult("nothing")
 
     async def settle(self, turn: Turn) -> Receipt:
         self.came.append(turn)
@@ -60,18 +60,18 @@ class Through:
         )
         return Receipt(event=event, new=True)
 
-    async def fetch(self, asked: Fetch, now: datetime) -> Arrival:
+    async def fetch(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
         self.came.append(asked)
-        return Nothing("elsewhere")
+        return Ignored("elsewhere")
 
-    async def keep(self, upkeep: Upkeep) -> None:
+    async def keep(self, upkeep: SubscriptionEvent) -> None:
         self.came.append(upkeep)
 
 
 @cache
-def _front() -> tuple[Through, Callable[[str, Request], Coroutine[Any, Any, Answer]]]:
+def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, Any, WebhookResponse]]]:
     through = Through()
-    doors = Doors(
+    doors = WebhookRouter(
         through,  # type: ignore[arg-type]
         lambda: NOW,
         doors_of(SECRETS, Certificates(Served(certificate()))),
@@ -80,7 +80,7 @@ def _front() -> tuple[Through, Callable[[str, Request], Coroutine[Any, Any, Answ
     )
     turns = TurnDoor(through.settle, SecretStr(SECRET), lambda: NOW)
 
-    async def front(path: str, request: Request) -> Answer:
+    async def front(path: str, request: WebhookRequest) -> WebhookResponse:
         return await (turns(request) if path == TURNS else doors(path, request))
 
     return through, front
@@ -90,7 +90,7 @@ def call(path: str, headers: Mapping[str, str], body: bytes) -> Iterable[object]
     """What comes through a door. Raises AssertionError for an answer that is none of ours."""
     through, front = _front()
     through.came.clear()
-    assert_answers(at_once(front(path, Request("POST", BASE + path, headers, body))))
+    assert_answers(at_once(front(path, WebhookRequest("POST", BASE + path, headers, body))))
     return tuple(through.came)
 
 
@@ -156,7 +156,7 @@ def good_headers(path: str) -> bytes:
     return json.dumps(dict(SIGNED[path](good_bodies(NOW)[path], NOW))).encode()
 
 
-def assert_answers(answer: Answer) -> None:
+def assert_answers(answer: WebhookResponse) -> None:
     assert 200 <= answer.status < 500 or answer.status == 503, f"answered with {answer.status}"
     if answer.status >= 400:
         told = json.loads(answer.body)

@@ -16,7 +16,7 @@ from tests.web.hooked import SECRETS
 from afterturn.channels.registry import doors_of
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TURNS
-from afterturn.channels.types import Arrival, Rejected
+from afterturn.channels.types import ChannelEvent, Rejected
 
 
 @here
@@ -26,7 +26,7 @@ def test_a_thousand_damaged_payloads_raise_nothing_but_refusals() -> None:
 
 @here
 def test_what_is_raised_is_found_and_replays() -> None:
-    def read(raw: bytes) -> Iterable[Arrival]:
+    def read(raw: bytes) -> Iterable[ChannelEvent]:
         if len(raw) % 2:
             raise ValueError("odd")
         raise Rejected(400, "even")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 from afterturn.telemetry import place_of
 
 __all__ = ["house"]
@@ -19,7 +19,7 @@ HERE = Path(__file__)
 async def test_an_agent_that_fails_is_logged_with_its_place_and_without_content(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def reply(one: Asked) -> str:
+    async def reply(one: ReplyRequest) -> str:
         return str(json.loads(one.messages[-1].text))
 
     house.responder = reply

@@ -18,11 +18,11 @@ from tests.unit.channels.test_turns import signed as standard
 from tests.unit.channels.test_voice_signatures import retell_signed, token
 from tests.web.rig import BASE, Rig
 
-from afterturn.channels.ingest import Intake
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.registry import HOOKS, Secrets, doors_of
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TURNS, TurnDoor
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
 from afterturn.web.webhooks import mount_hooks
 
@@ -43,11 +43,11 @@ SECRETS = Secrets(
 
 def hooks(rig: Rig) -> frozenset[str]:
     """Open every door; returns their paths."""
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
-    doors = Doors(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    doors = WebhookRouter(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
     turns = TurnDoor(rig.backbone.settle, SecretStr(SECRET), rig.clock)
     mount_hooks(rig.app, rig.clock, doors, turns=turns, chat=True)
-    return frozenset({TURNS, *doors.doors})
+    return frozenset({TURNS, *doors.endpoints})
 
 
 def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:

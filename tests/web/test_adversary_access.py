@@ -12,11 +12,11 @@ from tests.unit.channels.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
 from afterturn.channels.directory import Directory
-from afterturn.channels.ingest import PERSON, Intake
-from afterturn.channels.outbox import Dispatching
+from afterturn.channels.ingest import PERSON, Ingest
+from afterturn.channels.outbox import Outbox
 from afterturn.channels.sending import Outgoing, Sent
 from afterturn.channels.twilio.messages import RANKS
-from afterturn.channels.types import Delivery, Hush, Party
+from afterturn.channels.types import DeliveryUpdate, Party, SuppressReason
 
 TENANT = "tenant@example.org"
 
@@ -44,7 +44,7 @@ async def test_behind_a_proxy_with_tls_the_cookie_goes_over_tls_alone(
 async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_another(
     rig: Rig, caller: str, counts: bool
 ) -> None:
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     party = Party("all@example.com", TENANT)
     await rig.settle("mail:old", "Hello", property_id="oak")
     old = mail("m-0", party=party, at=rig.clock())
@@ -74,7 +74,7 @@ async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_
 async def test_who_has_a_say_in_one_property_overrules_no_directory_for_another(
     rig: Rig, caller: str, told: Mapping[str, Mapping[str, str]], goes: str
 ) -> None:
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock, directory=Directory(**told))
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock, directory=Directory(**told))
     party = Party("all@example.com", TENANT)
     await rig.settle("mail:old", "Hello", property_id="oak")
     old = mail("m-0", party=party, at=rig.clock())
@@ -108,7 +108,7 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
     rig: Rig, states: tuple[str, ...], words: str, bad: bool
 ) -> None:
     """F49: what comes too late moves nothing back."""
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     await intake.take(sms(1, at=rig.clock()))
 
     async def act(part: Outgoing) -> Sent:
@@ -121,16 +121,16 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
         )
         assert answer.status_code == 201
         provider = Provider(acts=[act])
-        await Dispatching(rig.backbone.store, rig.clock, lambda message: provider).once()
+        await Outbox(rig.backbone.store, rig.clock, lambda message: provider).once()
         for state in states:
             error = "30003" if state == "undelivered" else None
-            await intake.take(Delivery("SM-out", state, RANKS[state], rig.clock(), error))
+            await intake.take(DeliveryUpdate("SM-out", state, RANKS[state], rig.clock(), error))
         page = (await client.get(path)).text
     assert f'<p class="{"tag tag-failed" if bad else "dim sent"}">{words}</p>' in page
 
 
 async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig) -> None:
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     await intake.take(mail("one", at=rig.clock()))
     stranger = Party("oak@example.com", "<b>mallory@example.net")
     await intake.take(mail("evil", after=("one",), party=stranger, at=rig.clock()))
@@ -140,9 +140,9 @@ async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig
     assert "&lt;b&gt;mallory@example.net" in page.partition("I am evil")[2]
 
 
-@pytest.mark.parametrize("hush", [one for one in Hush if one is not Hush.STRANGER])
-async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, hush: Hush) -> None:
-    intake = Intake(rig.backbone, rig.backbone.store, rig.clock)
+@pytest.mark.parametrize("hush", [one for one in SuppressReason if one is not SuppressReason.SENDER_NOT_IN_THREAD])
+async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, hush: SuppressReason) -> None:
+    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     await intake.take(mail("one", at=rig.clock()))
     await intake.take(mail("two", after=("one",), hush=hush, at=rig.clock()))
     async with rig.client("desk") as client:

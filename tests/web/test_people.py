@@ -8,12 +8,12 @@ from tests.unit.channels.test_intake import THEIRS, call, mail, sms
 from tests.web.rig import API, Rig
 
 from afterturn.channels.auto_reply import DISPATCH
-from afterturn.channels.ingest import Intake
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.types import Party
 
 
-def intake(rig: Rig) -> Intake:
-    return Intake(rig.backbone, rig.backbone.store, rig.clock)
+def intake(rig: Rig) -> Ingest:
+    return Ingest(rig.backbone, rig.backbone.store, rig.clock)
 
 
 async def test_a_reply_goes_out_by_the_channel_that_the_conversation_came_in_by(rig: Rig) -> None:

@@ -42,7 +42,7 @@ class Names:
         return dead_letters_of(self.direct)
 
     def function(self, part: str) -> str:
-        """The Lambda function that is the lane's ``bridge`` or ``funnel``."""
+        """The Lambda function that is the lane's ``bridge`` or ``webhooks``."""
         return f"{self.prefix}-{part}"
 
     @property

@@ -1,4 +1,4 @@
-"""The funnel of the channels that the settings set up, on whatever store."""
+"""The webhooks of the channels that the settings set up, on whatever store."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pydantic import SecretStr
 
 from afterturn.channels.agent import LIMITS as AGENT_LIMITS
 from afterturn.channels.agent import AgentWebhook
-from afterturn.channels.auto_reply import Answering
+from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.directory import Directory, load_directory
 from afterturn.channels.email.addresses import spelt
 from afterturn.channels.fetching import Fetching
 from afterturn.channels.http_client import Http, open_http
-from afterturn.channels.ingest import Intake, Remembers, Writes
-from afterturn.channels.outbox import Dispatching, Sendable
+from afterturn.channels.ingest import Ingest, Remembers, Writes
+from afterturn.channels.outbox import Outbox, Sendable
 from afterturn.channels.outlook.access import GraphAccess
 from afterturn.channels.outlook.fetch import GraphFetching
 from afterturn.channels.outlook.mailbox import GraphMailboxes
 from afterturn.channels.outlook.polling import Mailboxes
 from afterturn.channels.outlook.send import GraphSender
 from afterturn.channels.outlook.subscriptions import GraphUpkeep
-from afterturn.channels.rate_limit import Cap
+from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.registry import HOOKS, Secrets, doors_of
 from afterturn.channels.responder import Responder
-from afterturn.channels.runner import Funnel
+from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.sending import Outgoing, Sender
 from afterturn.channels.ses.certificates import LIMITS, SnsFetching
@@ -38,8 +38,8 @@ from afterturn.channels.ses.send import SesSender, open_ses
 from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.twilio.send import TwilioSender
-from afterturn.channels.types import Arrival, Fetch, Upkeep
-from afterturn.channels.webhooks import Doors, Fetched, Upkept
+from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
+from afterturn.channels.webhooks import Fetched, Upkept, WebhookRouter
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
@@ -51,13 +51,13 @@ _MAILBOX = re.compile(r"[^\s@/\\'()?#%]{1,64}@[^\s@/\\'()?#%]{1,255}\Z")
 
 
 class Everything(Remembers, Sendable, Protocol):
-    """What the funnel asks of a store."""
+    """What the webhooks asks of a store."""
 
 
 @asynccontextmanager
-async def open_funnel(
+async def open_channels(
     writes: Writes, store: Everything, settings: Settings, clock: Clock, *, responder: Responder | None = None
-) -> AsyncIterator[Funnel]:
+) -> AsyncIterator[ChannelRunner]:
     """Closed when the block ends. Raises ConfigError for settings that make no sense, and MissingExtra."""
     directory = Directory() if settings.directory is None else load_directory(settings.directory, settings.phone_region)
     async with AsyncExitStack() as stack:
@@ -98,9 +98,9 @@ async def open_funnel(
             )
 
         wake, wished = asyncio.Event(), asyncio.Event()
-        intake = Intake(writes, store, clock, directory=directory, answering=responder is not None)
+        intake = Ingest(writes, store, clock, directory=directory, answering=responder is not None)
         upkeep: dict[str, Upkept] = {"sns": sns.keep}
-        doors = Doors(
+        doors = WebhookRouter(
             intake,
             clock,
             doors_of(secrets_of(settings), Certificates(sns.certificate)),
@@ -120,17 +120,17 @@ async def open_funnel(
                 take=doors.take,
             )
             upkeep["graph"] = _graph_upkeep(keeping, wished)
-        yield Funnel(
+        yield ChannelRunner(
             doors,
-            Answering(
+            AutoReply(
                 writes,
                 store,
                 store,
                 clock,
                 responder=responder,
-                cap=Cap(settings.answers_cap, settings.answers_window),
+                cap=RateLimit(settings.answers_cap, settings.answers_window),
             ),
-            Dispatching(store, clock, lambda message: choose(message, senders)),
+            Outbox(store, clock, lambda message: choose(message, senders)),
             wake,
             upkeep=keeping,
             wished=wished,
@@ -171,7 +171,7 @@ def _mailboxes(settings: Settings, store: Everything, clock: Clock) -> Mailboxes
 
 
 def _graph_upkeep(keeping: GraphUpkeep, wished: asyncio.Event) -> Upkept:
-    async def keep(upkeep: Upkeep) -> None:
+    async def keep(upkeep: SubscriptionEvent) -> None:
         await keeping.wish(upkeep)
         wished.set()
 
@@ -234,7 +234,7 @@ def _graph(settings: Settings, http: Http, clock: Clock) -> GraphAccess | None:
 
 
 def _fetched(fetching: Fetching) -> Fetched:
-    async def fetch(asked: Fetch, now: datetime) -> Arrival:
+    async def fetch(asked: FetchRequest, now: datetime) -> ChannelEvent:
         return await fetching.fetch(asked)
 
     return fetch

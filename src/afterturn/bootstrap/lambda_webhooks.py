@@ -1,4 +1,4 @@
-"""The funnel of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone.
+"""The webhooks of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone.
 
 What is to be answered and sent waits for ``afterturn worker``: a function has nobody to do it in.
 """
@@ -15,10 +15,10 @@ from afterturn.aws.names import Names
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
 from afterturn.bootstrap.settling import open_ends
 from afterturn.channels.aws_lambda import answered, request_of
-from afterturn.channels.responses import Answer, answer_of, refused
+from afterturn.channels.responses import WebhookResponse, answer_of, refused
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS, TurnDoor
-from afterturn.channels.types import Request
+from afterturn.channels.types import WebhookRequest
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, ConfigError
@@ -31,17 +31,17 @@ class Opened:
 
     settings: Settings
     turns: TurnDoor | None
-    doors: Callable[[str, Request], Awaitable[Answer]] | None
+    doors: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]] | None
     channels: tuple[str, ...]
 
-    async def answer(self, path: str, request: Request) -> Answer:
+    async def answer(self, path: str, request: WebhookRequest) -> WebhookResponse:
         if path == TURNS and self.turns is not None:
             return await self.turns(request)
         if self.doors is None:
             return refused(404, "not_found", f"there is {TURNS}")
         if public := self.settings.public_url:
             target = request.url.split("/", 3)[3]
-            request = Request(request.method, public_url(public, target), request.headers, request.body)
+            request = WebhookRequest(request.method, public_url(public, target), request.headers, request.body)
         return await self.doors(path, request)
 
 
@@ -72,7 +72,7 @@ class Function:
             self._loop.run(self._opening.__aexit__(None, None, None))
         self._loop.close()
 
-    async def _served(self, path: str, request: Request) -> Answer:
+    async def _served(self, path: str, request: WebhookRequest) -> WebhookResponse:
         if self._opened is None:
             self._opening = open_doors()
             try:
@@ -114,11 +114,11 @@ async def open_doors() -> AsyncIterator[Opened]:
         if not settings.has_channels:
             yield Opened(settings, turns, None, ())
             return
-        from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415 - who only takes turns loads no channel
+        from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - who only takes turns loads no channel
 
         responder = app_named().answers
-        async with open_funnel(settler, store, settings, system_clock, responder=responder) as funnel:
-            yield Opened(settings, turns, funnel.doors, tuple(sorted(funnel.doors.doors)))
+        async with open_channels(settler, store, settings, system_clock, responder=responder) as webhooks:
+            yield Opened(settings, turns, webhooks.doors, tuple(sorted(webhooks.doors.endpoints)))
 
 
 set_up_logging()

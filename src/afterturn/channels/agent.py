@@ -12,7 +12,7 @@ import json
 from pydantic import SecretStr
 
 from afterturn.channels.http_client import Http, Limits, Lost, NotSent
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import DeliveryFailed, InvalidInput
 from afterturn.ids import digest
@@ -34,7 +34,7 @@ class AgentWebhook:
         self._url = url
         self._clock = clock
 
-    async def __call__(self, asked: Asked) -> str | None:
+    async def __call__(self, asked: ReplyRequest) -> str | None:
         """Raises DeliveryFailed where no answer can be had now; it holds nothing of what was said."""
         body = _body(asked)
         webhook_id = digest(asked.conversation.id, asked.messages[-1].id if asked.messages else "")
@@ -52,7 +52,7 @@ class AgentWebhook:
         return _text(answer.body)
 
 
-def _body(asked: Asked) -> str:
+def _body(asked: ReplyRequest) -> str:
     conversation = asked.conversation
     messages = [
         {

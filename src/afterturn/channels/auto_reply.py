@@ -19,12 +19,12 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.channels.ingest import ABOUT, ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
 from afterturn.channels.leases import Lease, Leases
-from afterturn.channels.rate_limit import Cap, held_until
-from afterturn.channels.reply_history import MAX_TIMES, Answered
-from afterturn.channels.responder import Asked, Responder
+from afterturn.channels.rate_limit import RateLimit, retry_at
+from afterturn.channels.reply_history import MAX_TIMES, ReplyHistory
+from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sanitize import text_of
 from afterturn.channels.threads import moved_to
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.ids import digest, legal_id
@@ -41,7 +41,7 @@ ASKING = "asking"
 asked about it now.
 """
 
-CAP = Cap(40, timedelta(hours=1))
+CAP = RateLimit(40, timedelta(hours=1))
 """More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
 
 SENT_ON = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
@@ -77,7 +77,7 @@ class NotThereYet(AfterturnError):
     """A group has moved, and what this is about is being carried along."""
 
 
-class Answering:
+class AutoReply:
     """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
     their answers left to a process that has one.
 
@@ -93,7 +93,7 @@ class Answering:
         *,
         responder: Responder | None = None,
         lease: timedelta = LEASE,
-        cap: Cap = CAP,
+        cap: RateLimit = CAP,
     ) -> None:
         self._writes = writes
         self._keeper = keeper
@@ -101,7 +101,7 @@ class Answering:
         self._clock = clock
         self._responder = responder
         self._lease = lease
-        self._cap = Cap(min(cap.answers, MAX_TIMES), cap.span)
+        self._cap = RateLimit(min(cap.answers, MAX_TIMES), cap.span)
         self._leases = Leases(keeper, clock, ASKING)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._next: set[str] = set()
@@ -258,11 +258,11 @@ class Answering:
         text = None
         if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
             noted = await self._keeper.noted(ANSWERED, [conversation.id])
-            before = Answered.read(noted.get(conversation.id))
+            before = ReplyHistory.read(noted.get(conversation.id))
             if before.covers(chore) or any(one.id == name for one in messages):
                 return True
-            if held_until(before.earlier(chore, self._clock()), self._clock(), [self._cap]) is None:
-                asked = Asked(conversation, messages, str(route["account"]), str(route["recipient"]))
+            if retry_at(before.earlier(chore, self._clock()), self._clock(), [self._cap]) is None:
+                asked = ReplyRequest(conversation, messages, str(route["account"]), str(route["recipient"]))
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                     text = _fit(await self._responder(asked), conversation.id)
                 after = before.with_one_more(chore, seen, self._clock()) if text else before.seen(chore, seen)
@@ -300,7 +300,7 @@ class Answering:
         key = f"{conversation.id} {message}"
         about = (await self._keeper.noted(ABOUT, [key])).get(key)
         known = about if isinstance(about, dict) else {}
-        await self._keeper.note(ABOUT, key, {**known, "hush": Hush.LOOP.value}, replace=True)
+        await self._keeper.note(ABOUT, key, {**known, "hush": SuppressReason.LOOP.value}, replace=True)
 
     async def _is_quiet(self, chore: TakenChore, route: dict[str, Any]) -> bool:
         """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""

@@ -6,11 +6,11 @@ import base64
 import binascii
 from typing import Any
 
-from afterturn.channels.responses import Answer
-from afterturn.channels.types import Rejected, Request
+from afterturn.channels.responses import WebhookResponse
+from afterturn.channels.types import Rejected, WebhookRequest
 
 
-def request_of(event: Any) -> tuple[str, Request]:
+def request_of(event: Any) -> tuple[str, WebhookRequest]:
     """The path and the request. Raises Rejected for what no function URL sends."""
     try:
         about = event["requestContext"]["http"]
@@ -19,10 +19,10 @@ def request_of(event: Any) -> tuple[str, Request]:
         data = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
         path, query = str(event["rawPath"]), str(event.get("rawQueryString") or "")
         url = f"https://{headers.get('host', '')}{path}" + (f"?{query}" if query else "")
-        return path, Request(str(about["method"]), url, headers, data)
+        return path, WebhookRequest(str(about["method"]), url, headers, data)
     except (KeyError, TypeError, AttributeError, binascii.Error, UnicodeError):
         raise Rejected(400, "this is no request of a function URL") from None
 
 
-def answered(answer: Answer) -> dict[str, Any]:
+def answered(answer: WebhookResponse) -> dict[str, Any]:
     return {"statusCode": answer.status, "headers": dict(answer.headers), "body": answer.body}

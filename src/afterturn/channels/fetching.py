@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from afterturn.channels.types import Arrival, Fetch
+from afterturn.channels.types import ChannelEvent, FetchRequest
 
 
 class Fetching(Protocol):
     """Fetches from one source."""
 
-    async def fetch(self, asked: Fetch) -> Arrival:
+    async def fetch(self, asked: FetchRequest) -> ChannelEvent:
         """The message, or :class:`~afterturn.channels.types.Nothing` where it is no more.
 
         Raises :class:`~afterturn.channels.sending.TryLater` where it cannot be had now.

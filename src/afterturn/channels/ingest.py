@@ -19,7 +19,7 @@ from afterturn import telemetry
 from afterturn.channels.directory import Directory
 from afterturn.channels.names import name_notes
 from afterturn.channels.records import message_of, meta_of
-from afterturn.channels.routing import place_of
+from afterturn.channels.routing import resolve_property
 from afterturn.channels.thread_migration import carry, decide
 from afterturn.channels.threads import (
     MOVED,
@@ -32,14 +32,14 @@ from afterturn.channels.threads import (
     thread_notes,
 )
 from afterturn.channels.types import (
-    Arrival,
-    Arrived,
-    Called,
-    Delivery,
-    Edited,
-    Hush,
-    Moved,
-    Nothing,
+    CallEvent,
+    ChannelEvent,
+    DeliveryUpdate,
+    Ignored,
+    InboundMessage,
+    MessageEdited,
+    SuppressReason,
+    ThreadMigrated,
 )
 from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.errors import InvalidRecord
@@ -107,14 +107,14 @@ class Remembers(Keeper, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IngestResult:
     """What became of an arrival. ``outcome``: ``settled``, ``saved``, ``edited``, ``noted`` or ``nothing``."""
 
     outcome: str
     conversation_id: str | None = None
 
 
-class Intake:
+class Ingest:
     """Takes arrivals in. ``answering``: whether messages are answered by a machine, and so settled by who answers."""
 
     def __init__(
@@ -132,26 +132,26 @@ class Intake:
         self._directory = directory or Directory()
         self._answering = answering
 
-    async def take(self, arrival: Arrival) -> Taken:
+    async def take(self, arrival: ChannelEvent) -> IngestResult:
         """Raises StoreError: the provider has to send it again."""
         match arrival:
-            case Arrived():
+            case InboundMessage():
                 return await self._message(arrival)
-            case Edited():
+            case MessageEdited():
                 return await self._edit(arrival)
-            case Called():
+            case CallEvent():
                 return await self._call(arrival)
-            case Delivery():
+            case DeliveryUpdate():
                 return await self._delivery(arrival)
-            case Moved():
+            case ThreadMigrated():
                 return await self._move(arrival)
-            case Nothing():
+            case Ignored():
                 telemetry.log("arrival_passed_over", level=logging.INFO, status=arrival.reason)
-                return Taken("nothing")
+                return IngestResult("nothing")
             case _:
                 raise AssertionError(f"{type(arrival).__name__} is none of the store's")
 
-    async def _message(self, one: Arrived) -> Taken:
+    async def _message(self, one: InboundMessage) -> IngestResult:
         names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
         clues = clues_of(one.thread, one.party, names)
         told = {} if one.channel is Channel.EMAIL else {SEEN: [_key(one)], OPTED_OUT: [one.party.sender]}
@@ -161,13 +161,17 @@ class Intake:
         conversation_id = find_thread(clues, known, one.at)
         if known[MOVED]:  # it may have moved again since
             conversation_id = await moved_to(self._store, conversation_id)
-        property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
+        property_id = resolve_property(self._directory, one.party, known[PERSON].get(one.party.sender))
         brings_nobody = False
         if one.channel is Channel.EMAIL:
             stored = await self._store.meta(conversation_id)
             if stored is not None and is_stranger(one, stored.participants):
                 # It is for people to judge: no machine answers it, no answer goes to it, it brings nobody along.
-                one = replace(one, hush=one.hush or Hush.STRANGER, extra={**one.extra, "from": one.party.sender})
+                one = replace(
+                    one,
+                    suppress=one.suppress or SuppressReason.SENDER_NOT_IN_THREAD,
+                    extra={**one.extra, "from": one.party.sender},
+                )
                 property_id, brings_nobody = None, True
             one = answered_there(one, () if stored is None else stored.participants)
         person = one.party.answers or one.party.sender
@@ -176,16 +180,16 @@ class Intake:
         again = seen is not None or any(name in known[THREAD] for name in names)
         await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender), again=again)
         meta = meta_of(conversation_id, one.channel, property_id, people)
-        asked = self._answering and message.direction is Direction.INBOUND and one.hush is None
+        asked = self._answering and message.direction is Direction.INBOUND and one.suppress is None
         if asked or one.album is not None:
             await self._waiting(one, meta, message, nobody=not asked)
         else:
             await self._writes.settle(Turn(conversation=meta, messages=(message,)))
         if one.channel is Channel.TELEGRAM:
             conversation_id = await self._overtaken(one, conversation_id, message)
-        return Taken("saved" if asked or one.album is not None else "settled", conversation_id)
+        return IngestResult("saved" if asked or one.album is not None else "settled", conversation_id)
 
-    async def _waiting(self, one: Arrived, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
+    async def _waiting(self, one: InboundMessage, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
         """Save it, and that it waits: for an answer, or for the other parts of its album, which wait together.
 
         A part that comes when those were looked at already waits alone.
@@ -205,14 +209,14 @@ class Intake:
             await self._writes.save_messages(meta, [message], chores=[alone])
 
     async def _remember(
-        self, one: Arrived, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
+        self, one: InboundMessage, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
     ) -> None:
         """Before the message is saved: what dies in between is remembered again."""
         await self._store.note_all(_notes(one, conversation_id, message, again=again))
         if _opts(one):
             await self._opt(one, opted)
 
-    async def _opt(self, one: Arrived, before: JsonValue) -> None:
+    async def _opt(self, one: InboundMessage, before: JsonValue) -> None:
         """The last word counts, also where our clock has gone back. A delivery that comes again, or is sent again by
         whoever has read it, is as old as the first one, for ever.
         """
@@ -224,7 +228,7 @@ class Intake:
         out: JsonValue = {"out": one.extra["opt"] == "out", "at": to_text(at)}
         await self._store.note(OPTED_OUT, one.party.sender, out, rank=_rank(at), replace=True)
 
-    async def _edit(self, one: Edited) -> Taken:
+    async def _edit(self, one: MessageEdited) -> IngestResult:
         conversation_id = await moved_to(self._store, one.thread.conversation_id)
         if not await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at):
             # What it edits may be on its way: deliveries overtake each other.
@@ -233,9 +237,9 @@ class Intake:
             with contextlib.suppress(InvalidRecord):  # too long to be noted
                 await self._store.note(EARLY_EDIT, key, value, rank=_rank(one.at), replace=True, kept=EARLY_BY)
             await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
-        return Taken("edited", conversation_id)
+        return IngestResult("edited", conversation_id)
 
-    async def _overtaken(self, one: Arrived, conversation_id: str, message: Message) -> str:
+    async def _overtaken(self, one: InboundMessage, conversation_id: str, message: Message) -> str:
         """Where it is in the end, if its chat moved or its edit came meanwhile: looked for when the message is there,
         so that one of both sees the other.
         """
@@ -249,13 +253,13 @@ class Intake:
             await self._writes.edit_message(conversation_id, one.provider_id, text, at=at)
         return conversation_id
 
-    async def _call(self, one: Called) -> Taken:
+    async def _call(self, one: CallEvent) -> IngestResult:
         """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
         known = await self._store.notes({MOVED: [one.thread.conversation_id], PERSON: [one.party.sender]})
         conversation_id = one.thread.conversation_id
         if known[MOVED]:
             conversation_id = await moved_to(self._store, conversation_id)
-        property_id = place_of(self._directory, one.party, known[PERSON].get(one.party.sender))
+        property_id = resolve_property(self._directory, one.party, known[PERSON].get(one.party.sender))
         meta = meta_of(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
         messages = [
             Message(
@@ -271,7 +275,7 @@ class Intake:
         if not one.ended:
             if messages:
                 await self._writes.save_messages(meta, messages)
-            return Taken("saved" if messages else "nothing", conversation_id)
+            return IngestResult("saved" if messages else "nothing", conversation_id)
         if not messages or not one.whole:
             chore = Chore(
                 kind=FINISH_CALL,
@@ -281,48 +285,48 @@ class Intake:
                 due_at=self._clock() + TRANSCRIPT_WAIT,
             )
             await self._writes.save_messages(meta, messages, chores=[chore])
-            return Taken("saved", conversation_id)
+            return IngestResult("saved", conversation_id)
         earlier, last = messages[:-MAX_TURN_MESSAGES], messages[-MAX_TURN_MESSAGES:]
         if earlier:
             await self._writes.save_messages(meta, earlier)
         await self._writes.settle(Turn(conversation=meta, messages=tuple(last), flush_mode=FlushMode.IMMEDIATE))
         await self._store.note(CALL, legal_id("", one.provider_id), {"settled": True})
-        return Taken("settled", conversation_id)
+        return IngestResult("settled", conversation_id)
 
-    async def _move(self, one: Moved) -> Taken:
+    async def _move(self, one: ThreadMigrated) -> IngestResult:
         """What comes in under either id goes to one conversation. What came too early is taken along."""
         gone, home = await decide(self._store, one)
         await self._reroute(home, one)
         stray = await self._store.meta(gone)
         if stray is None or stray.synthetic or not await carry(self._writes, self._store, gone, home):
-            return Taken("noted", home)
-        return Taken("settled", home)
+            return IngestResult("noted", home)
+        return IngestResult("settled", home)
 
-    async def _reroute(self, home: str, one: Moved) -> None:
+    async def _reroute(self, home: str, one: ThreadMigrated) -> None:
         """Answers go where the conversation goes on; nothing is to be had at its old address."""
         route = (await self._store.noted(ROUTE, [home])).get(home)
-        if isinstance(route, dict) and route.get("recipient") == one.before:
-            await self._store.note(ROUTE, home, {**route, "recipient": one.now}, rank=_rank(one.at), replace=True)
+        if isinstance(route, dict) and route.get("recipient") == one.source:
+            await self._store.note(ROUTE, home, {**route, "recipient": one.target}, rank=_rank(one.at), replace=True)
 
-    async def _delivery(self, one: Delivery) -> Taken:
+    async def _delivery(self, one: DeliveryUpdate) -> IngestResult:
         value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
         await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
-        return Taken("noted")
+        return IngestResult("noted")
 
 
-def _opts(one: Arrived) -> bool:
+def _opts(one: InboundMessage) -> bool:
     """Whether it says that somebody wants automatic answers, or none."""
     return one.channel is not Channel.EMAIL and one.extra.get("opt") in ("in", "out")
 
 
-def _notes(one: Arrived, conversation_id: str, message: Message, *, again: bool) -> list[Note]:
+def _notes(one: InboundMessage, conversation_id: str, message: Message, *, again: bool) -> list[Note]:
     """What has to be known of a message before it is there; none of it needs another."""
     notes: list[Note] = []
     if one.channel is Channel.EMAIL:
         notes += thread_notes(conversation_id, one.thread, one.party, one.at, [message.provider_id or message.id])
     elif not _opts(one):
         notes.append(Note(SEEN, _key(one), to_text(one.at), kept=SEEN_FOR))
-    if message.direction is Direction.INBOUND and one.hush in (None, Hush.OPT_OUT):
+    if message.direction is Direction.INBOUND and one.suppress in (None, SuppressReason.OPT_OUT):
         references: list[JsonValue] = [one.provider_id, *one.thread.after]
         person = one.party.answers or one.party.sender
         route: JsonValue = {
@@ -337,16 +341,16 @@ def _notes(one: Arrived, conversation_id: str, message: Message, *, again: bool)
         rank = 0 if again else _rank(one.at)  # another mailbox may have the same mail a moment later
         notes.append(Note(ROUTE, conversation_id, route, rank, replace=not again))
     about: dict[str, JsonValue] = dict(one.extra)
-    if one.said_at is not None:
-        about["saidAt"] = to_text(one.said_at)
-    if one.hush is not None:
-        about["hush"] = one.hush.value
+    if one.sent_at is not None:
+        about["saidAt"] = to_text(one.sent_at)
+    if one.suppress is not None:
+        about["hush"] = one.suppress.value
     if about:
         notes.append(Note(ABOUT, f"{conversation_id} {message.id}", about))
     return [*notes, *name_notes(one, _rank(one.at))]
 
 
-def _key(one: Arrived) -> str:
+def _key(one: InboundMessage) -> str:
     """A message's own, among those of all channels."""
     return legal_id(f"{one.channel}:", one.provider_id)
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from afterturn.channels.types import Arrived
+from afterturn.channels.types import InboundMessage
 from afterturn.store.port import Keeper, Note
 
 NAMED = "named"
 """Notes: the name that somebody bears, by their address as conversations hold it."""
 
 
-def name_notes(one: Arrived, rank: int) -> list[Note]:
+def name_notes(one: InboundMessage, rank: int) -> list[Note]:
     """The name that a channel tells with a message of somebody's. ``rank``: of its time; the newest one stays."""
     told: dict[str, JsonValue] = {key: one.extra[key] for key in ("name", "username") if one.extra.get(key)}
     return [Note(NAMED, one.party.sender, told, rank, replace=True)] if told and "direction" not in one.extra else []

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.ingest import OPTED_OUT, ROUTE
-from afterturn.channels.rate_limit import held_until
+from afterturn.channels.rate_limit import retry_at
 from afterturn.channels.sending import Outgoing, Reason, Sender, SendFailed, Sent, TryLater, Undeliverable
 from afterturn.channels.threads import MOVED, THREAD
 from afterturn.clock import Clock, from_text, to_text
@@ -66,7 +66,7 @@ class Held(AfterturnError):
         self.until = until
 
 
-class Dispatching:
+class Outbox:
     """Does the chores of sending. ``choose`` names the sender."""
 
     def __init__(self, store: Sendable, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
@@ -178,7 +178,7 @@ class Dispatching:
             for name in dict.fromkeys((sent.provider_id, *sent.thread_ids)):
                 await self._store.note(THREAD, name, part.conversation_id)
         if sent.moved is not None:
-            await self._store.note(MOVED, sent.moved.now, part.conversation_id)
+            await self._store.note(MOVED, sent.moved.target, part.conversation_id)
 
     async def _message(self, chore: TakenChore) -> Message | None:
         wanted = chore.value.get("message") if isinstance(chore.value, dict) else None
@@ -200,7 +200,7 @@ class Dispatching:
         """Two machines that answer each other are stopped here, whatever their headers say (F16)."""
         if not message.automatic or message.channel is not Channel.EMAIL:
             return None
-        return held_until(await self._times(message), self._clock())
+        return retry_at(await self._times(message), self._clock())
 
     async def _count(self, message: Outgoing) -> None:
         if message.automatic and message.channel is Channel.EMAIL:

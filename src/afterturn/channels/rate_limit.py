@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Cap:
+class RateLimit:
     """No more than ``answers`` within ``span``."""
 
     answers: int
@@ -16,15 +16,15 @@ class Cap:
 
 
 CAPS = (
-    Cap(4, timedelta(minutes=1)),
-    Cap(10, timedelta(minutes=15)),
-    Cap(20, timedelta(hours=2)),
-    Cap(50, timedelta(days=1)),
+    RateLimit(4, timedelta(minutes=1)),
+    RateLimit(10, timedelta(minutes=15)),
+    RateLimit(20, timedelta(hours=2)),
+    RateLimit(50, timedelta(days=1)),
 )
 """A person who writes quickly stays below each of them; a machine meets the first one within a minute."""
 
 
-def held_until(answered: Iterable[datetime], now: datetime, caps: Sequence[Cap] = CAPS) -> datetime | None:
+def retry_at(answered: Iterable[datetime], now: datetime, caps: Sequence[RateLimit] = CAPS) -> datetime | None:
     """From when on one more automatic answer may go out; None: now.
 
     ``answered``: when automatic answers went to the same correspondent, in any order.

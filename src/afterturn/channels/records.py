@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from afterturn.channels.types import Arrived
+from afterturn.channels.types import InboundMessage
 from afterturn.ids import legal_id
 from afterturn.model import MAX_MESSAGE_BYTES, Channel, ConversationMeta, Direction, Message, Role
 
@@ -17,7 +17,7 @@ def meta_of(
     return ConversationMeta(id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100])
 
 
-def message_of(one: Arrived) -> Message:
+def message_of(one: InboundMessage) -> Message:
     """The record of a message: ours where the channel says that we sent it."""
     outbound = one.extra.get("direction") == "outbound"
     provider_id = legal_id("", one.provider_id)
@@ -33,12 +33,12 @@ def message_of(one: Arrived) -> Message:
     )
 
 
-def _whole(one: Arrived) -> str | None:
+def _whole(one: InboundMessage) -> str | None:
     """As much of everything as fits beside the text."""
-    if one.whole is None or one.whole == one.text:
+    if one.full_text is None or one.full_text == one.text:
         return None
     left = MAX_MESSAGE_BYTES - len(one.text.encode())
-    return one.whole.encode()[:left].decode(errors="ignore")
+    return one.full_text.encode()[:left].decode(errors="ignore")
 
 
 def _is_somebody(address: str) -> bool:

@@ -10,16 +10,16 @@ from functools import partial
 from pydantic import SecretStr
 
 from afterturn.channels.outlook import notifications
-from afterturn.channels.responses import Answer
+from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.ses import parse, sns
 from afterturn.channels.signed import Verifier
 from afterturn.channels.telegram import updates
 from afterturn.channels.twilio import messages as twilio
 from afterturn.channels.twilio import voice as twilio_voice
-from afterturn.channels.types import Arrival, Request
+from afterturn.channels.types import ChannelEvent, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 from afterturn.channels.webchat import messages as webchat
-from afterturn.channels.webhooks import TWIML, Door, Read, Verify
+from afterturn.channels.webhooks import TWIML, Read, Verify, WebhookEndpoint
 
 HOOKS = "/hooks"
 MAX_MAIL_BYTES = 300_000
@@ -47,50 +47,54 @@ class Secrets:
     region: str | None = None
 
 
-def doors_of(secrets: Secrets, certificates: sns.Certificates) -> dict[str, Door]:
+def doors_of(secrets: Secrets, certificates: sns.Certificates) -> dict[str, WebhookEndpoint]:
     """By path, such as ``/hooks/twilio``."""
     region = secrets.region
-    found: dict[str, Door] = {}
+    found: dict[str, WebhookEndpoint] = {}
     if token := secrets.twilio_auth_token:
         methods = frozenset({"GET", "POST"})
         check = _plain(lambda request, now: twilio.verify(request, token))
-        found["twilio"] = Door(check, _at(partial(twilio.read, region=region)), TWIML, methods=methods)
-        found["twilio/voice"] = Door(check, _at(partial(twilio_voice.read, region=region)), TWIML, methods=methods)
+        found["twilio"] = WebhookEndpoint(check, _at(partial(twilio.read, region=region)), TWIML, methods=methods)
+        found["twilio/voice"] = WebhookEndpoint(
+            check, _at(partial(twilio_voice.read, region=region)), TWIML, methods=methods
+        )
     if secret := secrets.telegram_secret:
         read = partial(updates.read, bot=secrets.telegram_bot)
-        found["telegram"] = Door(_plain(lambda request, now: updates.verify(request, secret)), _at(read))
+        found["telegram"] = WebhookEndpoint(_plain(lambda request, now: updates.verify(request, secret)), _at(read))
     if topics := frozenset(secrets.sns_topics):
 
-        async def from_sns(request: Request, now: datetime) -> None:
+        async def from_sns(request: WebhookRequest, now: datetime) -> None:
             await sns.verify(request, topics=topics, certificates=certificates, now=now)
 
-        found["ses"] = Door(from_sns, _at(partial(parse.read, own=frozenset(secrets.own))), max_body=MAX_MAIL_BYTES)
+        found["ses"] = WebhookEndpoint(
+            from_sns, _at(partial(parse.read, own=frozenset(secrets.own))), max_body=MAX_MAIL_BYTES
+        )
     if states := frozenset(secrets.graph_client_states):
-        found["graph"] = Door(
+        found["graph"] = WebhookEndpoint(
             _plain(lambda request, now: notifications.verify(request, client_states=states)),
             lambda request, now: notifications.read(request, client_states=states),
-            Answer(202),
+            WebhookResponse(202),
         )
     if vapi_secret := secrets.vapi_secret:
         check = _plain(lambda request, now: vapi.verify(request, vapi_secret))
-        found["vapi"] = Door(check, _at(partial(vapi.read, region=region)))
+        found["vapi"] = WebhookEndpoint(check, _at(partial(vapi.read, region=region)))
     if retell_key := secrets.retell_api_key:
         check = _plain(lambda request, now: retell.verify(request, retell_key, now=now))
-        found["retell"] = Door(check, _at(partial(retell.read, region=region)))
+        found["retell"] = WebhookEndpoint(check, _at(partial(retell.read, region=region)))
     if (key := secrets.livekit_api_key) and (livekit_secret := secrets.livekit_api_secret):
         check = _plain(lambda request, now: livekit.verify(request, key, livekit_secret, now=now))
-        found["livekit"] = Door(check, _at(partial(livekit.read, region=region)))
+        found["livekit"] = WebhookEndpoint(check, _at(partial(livekit.read, region=region)))
     if secrets.web_secret is not None:
-        found["web"] = Door(_plain(Verifier(secrets.web_secret, "web").verify), _at(webchat.read))
+        found["web"] = WebhookEndpoint(_plain(Verifier(secrets.web_secret, "web").verify), _at(webchat.read))
     return {f"{HOOKS}/{name}": door for name, door in found.items()}
 
 
-def _plain(check: Callable[[Request, datetime], None]) -> Verify:
-    async def verify(request: Request, now: datetime) -> None:
+def _plain(check: Callable[[WebhookRequest, datetime], None]) -> Verify:
+    async def verify(request: WebhookRequest, now: datetime) -> None:
         check(request, now)
 
     return verify
 
 
-def _at(read: Callable[..., Sequence[Arrival]]) -> Read:
+def _at(read: Callable[..., Sequence[ChannelEvent]]) -> Read:
     return lambda request, now: read(request, now=now)

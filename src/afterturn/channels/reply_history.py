@@ -17,7 +17,7 @@ MAX_TIMES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ReplyHistory:
     """``by``: the key of the chore that the newest answer was for; ``messages``: digests of the ids of what it had in
     sight; ``times``: when there were answers, oldest first.
     """
@@ -27,7 +27,7 @@ class Answered:
     times: tuple[datetime, ...] = ()
 
     @classmethod
-    def read(cls, noted: JsonValue) -> Answered:
+    def read(cls, noted: JsonValue) -> ReplyHistory:
         if not isinstance(noted, dict):
             return cls()
         by, messages, times = (noted.get(name) for name in ("by", "messages", "times"))
@@ -52,14 +52,14 @@ class Answered:
         times = self.times[:-1] if self.by == chore.key else self.times
         return tuple(one for one in times if one <= now)
 
-    def seen(self, chore: Chore, messages: Sequence[JsonValue]) -> Answered:
+    def seen(self, chore: Chore, messages: Sequence[JsonValue]) -> ReplyHistory:
         """After somebody was asked, whatever they said."""
-        return Answered(chore.key, tuple(map(str, messages)), self.times)
+        return ReplyHistory(chore.key, tuple(map(str, messages)), self.times)
 
-    def with_one_more(self, chore: Chore, messages: Sequence[JsonValue], now: datetime) -> Answered:
+    def with_one_more(self, chore: Chore, messages: Sequence[JsonValue], now: datetime) -> ReplyHistory:
         """After somebody was asked and has answered. Where that is done again, as who did it died, it is still one."""
         times = self.times if self.by == chore.key else (*self.times, now)
-        return Answered(chore.key, tuple(map(str, messages)), times[-MAX_TIMES:])
+        return ReplyHistory(chore.key, tuple(map(str, messages)), times[-MAX_TIMES:])
 
     def dump(self) -> JsonValue:
         times: list[JsonValue] = [(one - EPOCH) // timedelta(milliseconds=1) for one in self.times]

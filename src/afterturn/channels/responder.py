@@ -9,7 +9,7 @@ from afterturn.model import Conversation, Message
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplyRequest:
     """A conversation that waits for an answer: its messages in thread order, the newest ones to be answered."""
 
     conversation: Conversation
@@ -18,5 +18,5 @@ class Asked:
     recipient: str
 
 
-Responder = Callable[[Asked], Awaitable[str | None]]
+Responder = Callable[[ReplyRequest], Awaitable[str | None]]
 """The answer's text, or None where none is to be given. What it raises is tried again, later and later."""

@@ -15,7 +15,7 @@ RETRY_AFTER_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebhookResponse:
     """Status, body and headers, whoever serves them."""
 
     status: int
@@ -23,24 +23,24 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def told(value: Mapping[str, Any], status: int = 200) -> Answer:
+def told(value: Mapping[str, Any], status: int = 200) -> WebhookResponse:
     """JSON."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Answer(status, body, {"content-type": "application/json"})
+    return WebhookResponse(status, body, {"content-type": "application/json"})
 
 
 def refused(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
-) -> Answer:
+) -> WebhookResponse:
     """``{"error": {"code": "invalid", "message": "…", "field": "…"}}``: the shape of every error, which names a field
     where one is to blame.
     """
     about = {} if field is None else {"field": field}
     answer = told({"error": {"code": code, "message": message, **about}}, status)
-    return Answer(status, answer.body, {**answer.headers, **(headers or {})})
+    return WebhookResponse(status, answer.body, {**answer.headers, **(headers or {})})
 
 
-def answer_of(error: AfterturnError) -> Answer:
+def answer_of(error: AfterturnError) -> WebhookResponse:
     """What the caller is told of an error: its own mistakes in words, of ours only that it may call again."""
     if isinstance(error, Rejected):
         return refused(error.status, "rejected", error.reason)

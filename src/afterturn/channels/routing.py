@@ -21,7 +21,7 @@ _MOST_STARTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RoutingRule:
     """A person's conversations go to ``property_id``: all of them, or where ``starts`` is set those that would go to
     one of these, None among them for nowhere.
     """
@@ -37,18 +37,18 @@ class Rule:
         return self.property_id if self.starts is None else {"property": self.property_id, "from": list(self.starts)}
 
 
-def rule_of(note: JsonValue) -> Rule | None:
+def rule_of(note: JsonValue) -> RoutingRule | None:
     """The rule in a note; None where there is none, or it was taken back."""
     match note:
         case {"property": str(property_id), "from": list(starts)}:
-            return Rule(property_id, tuple(one if isinstance(one, str) else None for one in starts))
+            return RoutingRule(property_id, tuple(one if isinstance(one, str) else None for one in starts))
         case str(property_id) if property_id:
-            return Rule(property_id)
+            return RoutingRule(property_id)
         case _:
             return None
 
 
-def place_of(directory: Directory, party: Party, note: JsonValue) -> str | None:
+def resolve_property(directory: Directory, party: Party, note: JsonValue) -> str | None:
     """The property of a new conversation; None where nobody knows."""
     told = directory.property_of(party)
     rule = rule_of(note)
@@ -74,4 +74,4 @@ def learn(
         return True, property_id
     starts: Sequence[str | None] = () if known is None else (*(known.starts or ()), known.property_id)
     kept = [one for one in dict.fromkeys((*starts, taken_from)) if one != property_id]
-    return True, Rule(property_id, tuple(kept[-_MOST_STARTS:])).to_note()
+    return True, RoutingRule(property_id, tuple(kept[-_MOST_STARTS:])).to_note()

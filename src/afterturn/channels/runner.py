@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from afterturn import telemetry
-from afterturn.channels.auto_reply import Answering
-from afterturn.channels.outbox import Dispatching
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.auto_reply import AutoReply
+from afterturn.channels.outbox import Outbox
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.store.port import TakenChore
 
 MOST = 16
@@ -32,14 +32,14 @@ class Keeps(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Funnel:
+class ChannelRunner:
     """Doors and what follows from what comes in. ``wake``: set when there may be something to answer; ``answered``:
     when there may be something to send; ``wished``: when a provider wants something done.
     """
 
-    doors: Doors
-    answering: Answering
-    dispatching: Dispatching
+    doors: WebhookRouter
+    answering: AutoReply
+    dispatching: Outbox
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     upkeep: Keeps | None = None

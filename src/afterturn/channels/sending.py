@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from afterturn.channels.types import Moved
+from afterturn.channels.types import ThreadMigrated
 from afterturn.errors import AfterturnError
 from afterturn.model import Attachment, Channel
 
@@ -65,7 +65,7 @@ class Sent:
     provider_id: str
     accepted_at: datetime
     thread_ids: tuple[str, ...] = ()
-    moved: Moved | None = None
+    moved: ThreadMigrated | None = None
 
 
 class Reason(StrEnum):

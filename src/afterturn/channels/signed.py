@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
-from afterturn.channels.types import Rejected, Request
+from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.clock import EPOCH
 from afterturn.signing import signer
 
@@ -24,7 +24,7 @@ class Verifier:
     def __init__(self, secret: SecretStr, name: str) -> None:
         self._webhook = signer(secret, name)
 
-    def verify(self, request: Request, now: datetime) -> None:
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Raise Rejected where the signature is not ours, or not of these minutes."""
         webhook_id = request.headers.get("webhook-id", "")
         given = request.headers.get("webhook-signature", "")

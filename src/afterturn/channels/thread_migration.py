@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from afterturn.channels.threads import MOVED, moved_to
-from afterturn.channels.types import Moved
+from afterturn.channels.types import ThreadMigrated
 from afterturn.ids import digest
 from afterturn.model import MAX_TURN_MESSAGES, ConversationMeta, Message, Status, Turn
 from afterturn.store.port import Keeper
@@ -25,17 +25,17 @@ class Reads(Keeper, Protocol):
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
-async def decide(store: Reads, one: Moved) -> tuple[str, str]:
+async def decide(store: Reads, one: ThreadMigrated) -> tuple[str, str]:
     """The id that is given up here, and the conversation's own: the older one, but where only the newer is known."""
-    home = await moved_to(store, one.before)
-    if home == one.now:
-        return one.before, home
-    if await store.meta(one.now) is not None and await store.meta(home) is None:
-        home = one.now
-    both = digest(one.before, one.now)
+    home = await moved_to(store, one.source)
+    if home == one.target:
+        return one.source, home
+    if await store.meta(one.target) is not None and await store.meta(home) is None:
+        home = one.target
+    both = digest(one.source, one.target)
     await store.note(MOVE, both, home)
     home = str((await store.noted(MOVE, [both]))[both])
-    gone = one.before if home == one.now else one.now
+    gone = one.source if home == one.target else one.target
     await store.note(MOVED, gone, home)
     return gone, home
 

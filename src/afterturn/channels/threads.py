@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.channels.types import Arrived, Party, Thread
+from afterturn.channels.types import InboundMessage, Party, Thread
 from afterturn.clock import EPOCH, parse_time, to_text
 from afterturn.ids import digest, legal_id
 from afterturn.store.port import Keeper, Note
@@ -67,7 +67,7 @@ def thread_notes(conversation_id: str, thread: Thread, party: Party, at: datetim
     return notes
 
 
-def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:
+def is_stranger(arrived: InboundMessage, participants: Sequence[str]) -> bool:
     """Whether a mail comes from outside of the conversation that it names. ``participants``: the known ones.
 
     An id of a mail is no secret: it is in every copy, and whoever was forwarded one can name it. So are addresses: what
@@ -78,7 +78,7 @@ def is_stranger(arrived: Arrived, participants: Sequence[str]) -> bool:
     return legal_id("", arrived.party.sender) not in participants or arrived.extra.get("dmarc") == "FAIL"
 
 
-def answered_there(arrived: Arrived, participants: Sequence[str]) -> Arrived:
+def answered_there(arrived: InboundMessage, participants: Sequence[str]) -> InboundMessage:
     """A mail whose answers go where it wants them (``Reply-To``), if they may; else to its sender.
 
     They may where it begins a conversation, and where the address is in the conversation already. Later a new one would
@@ -86,7 +86,7 @@ def answered_there(arrived: Arrived, participants: Sequence[str]) -> Arrived:
     ``participants``: the known ones, of no conversation none.
     """
     wanted = arrived.party.answers
-    if wanted is None or (arrived.hush is None and (not participants or legal_id("", wanted) in participants)):
+    if wanted is None or (arrived.suppress is None and (not participants or legal_id("", wanted) in participants)):
         return arrived
     return replace(arrived, party=replace(arrived.party, answers=None))
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn.channels.responses import Answer, answer_of, refused, told
+from afterturn.channels.responses import WebhookResponse, answer_of, refused, told
 from afterturn.channels.signed import Verifier
-from afterturn.channels.types import Request
+from afterturn.channels.types import WebhookRequest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.event import TurnSettled
@@ -47,7 +47,7 @@ class TurnDoor:
         self._clock = clock
         self._verifier = Verifier(secret, "turns")
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: WebhookRequest) -> WebhookResponse:
         """200 with the event once the turn is saved, also where it was known; 4xx for what can never be taken.
 
         Any other answer means that nothing is known of it: the caller sends the very same again.
@@ -72,7 +72,7 @@ def _turn(body: bytes) -> Turn:
     return parse(Turn, value)
 
 
-def _once(turn: Turn, request: Request) -> Turn:
+def _once(turn: Turn, request: WebhookRequest) -> Turn:
     """A turn that nothing of its own tells from another has the name of the call that brings it: who sends the very
     same again, because the answer was lost or because he has read it, settles nothing.
     """

@@ -30,7 +30,7 @@ class Rejected(AfterturnError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebhookRequest:
     """One HTTP request. ``url``: whole, as the provider called it (not as a proxy handed it on); ``headers``: names in
     lower case.
     """
@@ -67,7 +67,7 @@ class Thread:
     subject: str | None = None
 
 
-class Hush(StrEnum):
+class SuppressReason(StrEnum):
     """Why a message must not be answered by a machine. It is stored like any other."""
 
     AUTO_REPLY = "auto-reply"
@@ -78,14 +78,14 @@ class Hush(StrEnum):
     SPAM = "spam"
     OPT_OUT = "opt-out"
     OWN = "own"
-    STRANGER = "stranger"
+    SENDER_NOT_IN_THREAD = "stranger"
     """Somebody who was not in the conversation that the mail names, or cannot be told from a forger."""
     LOOP = "loop"
     """More automatic answers went to it than a person asks for. No reader says so: who answers finds out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class InboundMessage:
     """A message. ``provider_id`` is unique in its channel, so that a second delivery changes nothing.
 
     ``at``: when it was received, whatever the sender's clock says; ``said_at``: what that one says, for show.
@@ -101,15 +101,15 @@ class Arrived:
     text: str
     attachments: tuple[Attachment, ...] = ()
     participants: tuple[str, ...] = ()
-    said_at: datetime | None = None
-    hush: Hush | None = None
+    sent_at: datetime | None = None
+    suppress: SuppressReason | None = None
     album: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
-    whole: str | None = None
+    full_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class MessageEdited:
     """A message that we have says something else now, or the same again. It settles nothing."""
 
     provider_id: str
@@ -131,7 +131,7 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallEvent:
     """A call, at the state ``state``. ``ended``: nothing more is said; its transcript may still be missing.
 
     Deliveries come twice and out of order: what has ended never opens again, and utterances only add up. ``whole``:
@@ -150,7 +150,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryUpdate:
     """How far a message of ours has come, by its ``rank``: a lower rank never replaces a higher one."""
 
     provider_id: str
@@ -161,16 +161,16 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ThreadMigrated:
     """A thread goes on under another id, with what it was before."""
 
-    before: str
-    now: str
+    source: str
+    target: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchRequest:
     """A message that has to be fetched first. ``source``: which fetcher; ``reference``: what it needs, no content."""
 
     source: str
@@ -178,7 +178,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ImmediateResponse:
     """What the provider wants to read at once, such as a handshake's token."""
 
     status: int
@@ -187,7 +187,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class SubscriptionEvent:
     """Something to be done at the provider, or nothing more will come from it. ``action``: of a fixed vocabulary."""
 
     source: str
@@ -196,10 +196,20 @@ class Upkeep:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class Ignored:
     """Genuine, and no turn. ``reason``: a short word of a fixed vocabulary."""
 
     reason: str
 
 
-Arrival = Arrived | Edited | Called | Delivery | Moved | Fetch | Reply | Upkeep | Nothing
+ChannelEvent = (
+    InboundMessage
+    | MessageEdited
+    | CallEvent
+    | DeliveryUpdate
+    | ThreadMigrated
+    | FetchRequest
+    | ImmediateResponse
+    | SubscriptionEvent
+    | Ignored
+)

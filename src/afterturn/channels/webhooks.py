@@ -12,57 +12,65 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from afterturn import telemetry
-from afterturn.channels.ingest import Intake
-from afterturn.channels.responses import RETRY_AFTER_S, Answer, answer_of, refused
+from afterturn.channels.ingest import Ingest
+from afterturn.channels.responses import RETRY_AFTER_S, WebhookResponse, answer_of, refused
 from afterturn.channels.sending import SendFailed, TryLater
-from afterturn.channels.types import Arrival, Fetch, Nothing, Rejected, Reply, Request, Upkeep
+from afterturn.channels.types import (
+    ChannelEvent,
+    FetchRequest,
+    Ignored,
+    ImmediateResponse,
+    Rejected,
+    SubscriptionEvent,
+    WebhookRequest,
+)
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 
 MAX_BODY_BYTES = 1_000_000
 """Of what a provider sends; none of them sends as much."""
 
-UNREADABLE = Nothing("unreadable")
+UNREADABLE = Ignored("unreadable")
 
-Verify = Callable[[Request, datetime], Awaitable[None]]
-Read = Callable[[Request, datetime], Sequence[Arrival]]
-Fetched = Callable[[Fetch, datetime], Awaitable[Arrival]]
+Verify = Callable[[WebhookRequest, datetime], Awaitable[None]]
+Read = Callable[[WebhookRequest, datetime], Sequence[ChannelEvent]]
+Fetched = Callable[[FetchRequest, datetime], Awaitable[ChannelEvent]]
 """Gets what a notification only names. Raises AfterturnError where it cannot be had now."""
 
-Upkept = Callable[[Upkeep], Awaitable[None]]
+Upkept = Callable[[SubscriptionEvent], Awaitable[None]]
 
-NO_WORDS = Answer(200)
-TWIML = Answer(200, "<Response/>", {"content-type": "text/xml"})
+NO_WORDS = WebhookResponse(200)
+TWIML = WebhookResponse(200, "<Response/>", {"content-type": "text/xml"})
 """What Twilio reads as: do nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class WebhookEndpoint:
     """Of one provider. ``verify`` raises Rejected; ``done``: what it is told when everything is safe."""
 
     verify: Verify
     read: Read
-    done: Answer = NO_WORDS
+    done: WebhookResponse = NO_WORDS
     max_body: int = MAX_BODY_BYTES
     methods: frozenset[str] = frozenset({"POST"})
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class WebhookRouter:
     """All of them, by path. ``fetchers``: by the source of a Fetch; ``upkeep``: by the source of an Upkeep; ``woken``:
     called when there may be something to answer.
     """
 
-    intake: Intake
+    intake: Ingest
     clock: Clock
-    doors: Mapping[str, Door]
+    endpoints: Mapping[str, WebhookEndpoint]
     fetchers: Mapping[str, Fetched] = field(default_factory=dict)
     upkeep: Mapping[str, Upkept] = field(default_factory=dict)
     woken: Callable[[], None] = lambda: None
 
-    async def __call__(self, path: str, request: Request) -> Answer:
+    async def __call__(self, path: str, request: WebhookRequest) -> WebhookResponse:
         """The answer to one call; raises nothing that is ours."""
-        door = self.doors.get(path.rstrip("/"))
+        door = self.endpoints.get(path.rstrip("/"))
         if door is None:
             return refused(404, "not_found", "nothing is called here; is the channel set up?")
         if request.method not in door.methods:
@@ -76,26 +84,26 @@ class Doors:
         except AfterturnError as error:
             return answer_of(error)
 
-    async def _heard(self, door: Door, request: Request, path: str) -> Answer:
+    async def _heard(self, door: WebhookEndpoint, request: WebhookRequest, path: str) -> WebhookResponse:
         now = self.clock()
         await door.verify(request, now)
         for arrival in door.read(request, now):
-            if isinstance(arrival, Reply):
-                return Answer(arrival.status, arrival.body, {"content-type": arrival.content_type})
+            if isinstance(arrival, ImmediateResponse):
+                return WebhookResponse(arrival.status, arrival.body, {"content-type": arrival.content_type})
             if arrival == UNREADABLE:
                 _unreadable(path)
             await self.take(arrival, now)
         return door.done
 
-    async def take(self, arrival: Arrival, now: datetime) -> None:
+    async def take(self, arrival: ChannelEvent, now: datetime) -> None:
         """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
-        if isinstance(arrival, Upkeep):
+        if isinstance(arrival, SubscriptionEvent):
             if keep := self.upkeep.get(arrival.source):
                 await keep(arrival)
             else:
                 telemetry.log("upkeep_needed", level=logging.WARNING, stage=arrival.source, status=arrival.action)
             return
-        if isinstance(arrival, Fetch):
+        if isinstance(arrival, FetchRequest):
             fetch = self.fetchers.get(arrival.source)
             if fetch is None:
                 telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
@@ -112,11 +120,11 @@ def _unreadable(path: str) -> None:
     telemetry.log("arrival_unreadable", level=logging.WARNING, channel=channel)
 
 
-def _allow(door: Door) -> str:
+def _allow(door: WebhookEndpoint) -> str:
     return ", ".join(sorted(door.methods))
 
 
-def _not_fetched(error: SendFailed, door: Door) -> Answer:
+def _not_fetched(error: SendFailed, door: WebhookEndpoint) -> WebhookResponse:
     """Sent again, it may be had; what never will is not asked for again."""
     later = isinstance(error, TryLater)
     level = logging.WARNING if later else logging.ERROR

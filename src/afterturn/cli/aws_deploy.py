@@ -175,7 +175,7 @@ async def _deploy(
             serving = await carrying.carry_out(
                 account, wanted, found, planned, made, bucket=way.bucket, patience=patience, heard=note
             )
-            url = await carrying.url_of(account, wanted) if part is Part.FUNNEL else None
+            url = await carrying.url_of(account, wanted) if part is Part.WEBHOOKS else None
         about = {"lane": lane.lane, "account": account.identity.account, "region": account.region}
     _tell(wanted, planned, about, serving=serving, url=url, way=way)
 

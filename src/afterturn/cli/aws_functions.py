@@ -17,10 +17,10 @@ _ZIP = "The zip"
 
 class Function(StrEnum):
     BRIDGE = "bridge"
-    FUNNEL = "funnel"
+    WEBHOOKS = "webhooks"
 
 
-Which = Annotated[Function, typer.Argument(metavar="FUNCTION", help="bridge or funnel.")]
+Which = Annotated[Function, typer.Argument(metavar="FUNCTION", help="bridge or webhooks.")]
 
 
 @on_a_lane
@@ -106,8 +106,8 @@ def deploy(
 
     if zip_ is not None and (include or requirements or aws_service or out):
         raise InvalidInput("--zip is a zip that is made: --include, --requirements, --aws-service and --out go without")
-    if function is Function.FUNNEL and unmapped:
-        raise InvalidInput("--unmapped is the bridge's: a funnel reads no queues")
+    if function is Function.WEBHOOKS and unmapped:
+        raise InvalidInput("--unmapped is the bridge's: a webhook function reads no queues")
     aws_deploy.deploy(
         whose,
         function.value,

@@ -39,7 +39,7 @@ from afterturn.ledger.ledger import Audit
 from afterturn.reactions.registry import Registry
 
 if TYPE_CHECKING:
-    from afterturn.channels.runner import Funnel
+    from afterturn.channels.runner import ChannelRunner
 
 _LINE_EVERY = 5.0
 _MOST_CHORES = 1_000
@@ -90,16 +90,16 @@ async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
 
 
 @asynccontextmanager
-async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Funnel | None]:
+async def _answers(app: App, backbone: Backbone) -> AsyncIterator[ChannelRunner | None]:
     """Who answers and sends what channels bring in, also where their doors are elsewhere."""
     settings = backbone.settings
     if not settings.has_channels:
         yield None
         return
-    from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415 - slow to load, and most have no channels here
+    from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - slow to load, and most have no channels here
 
-    async with open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel:
-        yield funnel
+    async with open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as webhooks:
+        yield webhooks
 
 
 async def _bridge(app: App, settings: Settings) -> Exit:

@@ -64,7 +64,7 @@ def up(
 
 async def _serve(app: App, settings: Settings, host: str, port: int | None, *, bridging: bool) -> Exit:
     # Here, since only this command needs them.
-    from afterturn.bootstrap.channels import open_funnel  # noqa: PLC0415
+    from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.proxies import Proxies  # noqa: PLC0415
@@ -76,14 +76,14 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             check_binding(host, len(read_tokens(settings.tokens)))
         async with (
             app.open(settings) as backbone,
-            open_funnel(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as funnel,
+            open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as webhooks,
         ):
             access = Access(backbone.clock, TokenFile(settings.tokens))
             http = make_app(backbone, access, proxies=Proxies.of(settings.trusted_proxies))
             mount_hooks(
                 http,
                 backbone.clock,
-                funnel.doors,
+                webhooks.doors,
                 turns=_turns(backbone),
                 chat=settings.web_secret is not None,
                 public=settings.public_url,
@@ -92,7 +92,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             async def run(stop: asyncio.Event) -> None:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(backbone.run(stop, bridging=bridging))
-                    group.create_task(funnel.run(stop, poll=settings.poll.total_seconds()))
+                    group.create_task(webhooks.run(stop, poll=settings.poll.total_seconds()))
                     group.create_task(server.serve(http, listener, stop))
 
             what = "Up" if bridging else "Up without a bridge"
@@ -101,7 +101,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
                 notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
             address = server.address_of(listener)
             notes.append(f"Serving on {address}")
-            if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in funnel.doors.doors)):
+            if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in webhooks.doors.endpoints)):
                 notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
                 notes.append(f"Who answers: {_who_answers(app, settings)}")
             if settings.turns_secret is not None:

@@ -211,7 +211,7 @@ class Stamper(Protocol):
 
 
 class Keeper(Protocol):
-    """The half of the store that only ``funnel/`` and ``web/`` use: what has to be known from one delivery to the next,
+    """The half of the store that only ``channels/`` and ``web/`` use: what is remembered between deliveries,
     and what is still to be done."""
 
     async def note(

@@ -12,17 +12,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from afterturn.channels.registry import HOOKS
-from afterturn.channels.responses import Answer, refused
+from afterturn.channels.responses import WebhookResponse, refused
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS
-from afterturn.channels.types import Request
+from afterturn.channels.types import WebhookRequest
 from afterturn.clock import Clock
 from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import Tries
 from afterturn.web.signed import describe_signed
 
-Doors = Callable[[str, Request], Awaitable[Answer]]
-Door = Callable[[Request], Awaitable[Answer]]
+Doors = Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
+Door = Callable[[WebhookRequest], Awaitable[WebhookResponse]]
 
 _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _REFUSED = {401, 403}
@@ -46,7 +46,9 @@ def mount_hooks(
     proxies: Proxies = app.state.proxies
     tries = Tries(60, timedelta(minutes=1))
 
-    async def answered(request: HttpRequest, answer: Callable[[Request], Awaitable[Answer]]) -> Response:
+    async def answered(
+        request: HttpRequest, answer: Callable[[WebhookRequest], Awaitable[WebhookResponse]]
+    ) -> Response:
         found = await answer(await _request(request, public))
         if found.status in _REFUSED and (wait := tries.take(proxies.caller_of(request), clock())) is not None:
             seconds = str(max(1, int(wait.total_seconds())))
@@ -70,7 +72,7 @@ def mount_hooks(
         app.add_route(TURNS, turn, methods=_METHODS, include_in_schema=False)
 
 
-async def _request(request: HttpRequest, public: str | None) -> Request:
+async def _request(request: HttpRequest, public: str | None) -> WebhookRequest:
     target = quote(request.scope["path"], safe="/%:@!$&'()*+,;=~-._")
     if raw := request.scope.get("raw_path"):
         target = raw.decode("latin-1").partition("?")[0]
@@ -78,4 +80,4 @@ async def _request(request: HttpRequest, public: str | None) -> Request:
         target += f"?{query}"
     base = public or f"{request.url.scheme}://{request.url.netloc}"
     headers = {name.lower(): value for name, value in request.headers.items()}
-    return Request(request.method, public_url(base, target), headers, await request.body())
+    return WebhookRequest(request.method, public_url(base, target), headers, await request.body())

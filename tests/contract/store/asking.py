@@ -17,14 +17,14 @@ from tests.contract.samples import T0
 from tests.contract.store.shelf import Shelf
 from tests.unit.channels.test_intake import sms
 
-from afterturn.channels.auto_reply import ASKING, LEASE, Answering
-from afterturn.channels.ingest import ANSWER, Intake
+from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
+from afterturn.channels.ingest import ANSWER, Ingest
 from afterturn.channels.leases import Leases
-from afterturn.channels.outbox import Dispatching
-from afterturn.channels.responder import Asked
-from afterturn.channels.runner import Funnel
+from afterturn.channels.outbox import Outbox
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import Outgoing, Sender
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.event import TurnSettled
 from afterturn.model import Direction
 from afterturn.settle import Settler
@@ -52,10 +52,10 @@ class Process:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         writes = Settler(store, Silent(), clock, "worker")
-        self.intake = Intake(writes, store, clock, answering=True)
-        self.answering = Answering(writes, store, store, clock, responder=self._answer)
+        self.intake = Ingest(writes, store, clock, answering=True)
+        self.answering = AutoReply(writes, store, store, clock, responder=self._answer)
 
-    async def _answer(self, one: Asked) -> str:
+    async def _answer(self, one: ReplyRequest) -> str:
         self.said.append([message.text for message in one.messages])
         number = len(self.said)
         self.asked.set()
@@ -63,9 +63,11 @@ class Process:
             await self.hold.wait()
         return f"Answer {number}"
 
-    def funnel(self) -> Funnel:
+    def webhooks(self) -> ChannelRunner:
         """All of it but the doors, which others open."""
-        return Funnel(Doors(self.intake, self.clock, {}), self.answering, Dispatching(self.store, self.clock, _nobody))
+        return ChannelRunner(
+            WebhookRouter(self.intake, self.clock, {}), self.answering, Outbox(self.store, self.clock, _nobody)
+        )
 
     async def texts(self) -> list[str]:
         return [one.text for one in await self.store.messages(CONVERSATION)]
@@ -131,10 +133,10 @@ class AskingContract:
         self, processes: tuple[Process, Process]
     ) -> None:
         clock, said, stop = processes[0].clock, processes[0].said, asyncio.Event()
-        funnels = [each.funnel() for each in processes]
+        funnels = [each.webhooks() for each in processes]
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            for funnel in funnels:
-                group.create_task(funnel.run(stop, poll=0.02))
+            for webhooks in funnels:
+                group.create_task(webhooks.run(stop, poll=0.02))
             for number in range(8):
                 clock.advance(timedelta(milliseconds=300))
                 await processes[number % 2].intake.take(sms(number, f"m{number}", at=clock()))

@@ -51,7 +51,7 @@ class TestBuild:
     def test_it_holds_afterturn_what_it_needs_and_what_is_included(self, site: Path, tmp_path: Path) -> None:
         app = lay(tmp_path / "mine", "app.py", "rules/words.toml", ".env", ".git/config", "__pycache__/app.pyc")
         made = archive.build(site, [app, lay(tmp_path, "reactions.py") / "reactions.py"])
-        assert {"afterturn/build/lambda_bridge.py", "afterturn/consumers/repairs.toml"} <= made.files
+        assert {"afterturn/bootstrap/lambda_bridge.py", "afterturn/consumers/repairs.toml"} <= made.files
         assert {name for name in made.files if not name.startswith("afterturn")} == {
             "aiobotocore-3.0.dist-info/METADATA",
             "botocore/client.py",
@@ -140,10 +140,10 @@ class TestDependencies:
             "httpx>=0.28",
             "temporalio>=1.35",
         ]
-        assert dependencies.needs(Part.FUNNEL, self.REQUIRES) == ["aiobotocore>=2.15", "httpx>=0.28"]
+        assert dependencies.needs(Part.WEBHOOKS, self.REQUIRES) == ["aiobotocore>=2.15", "httpx>=0.28"]
         for part in Part:
             more = dependencies.needs(part, self.REQUIRES, channels=True)
-            assert ("cryptography>=44" in more) is (part is Part.FUNNEL)
+            assert ("cryptography>=44" in more) is (part is Part.WEBHOOKS)
 
     def test_versions_are_those_that_are_installed_here(self) -> None:
         assert dependencies.pins([("b", "2"), ("afterturn", "1"), (None, "1"), ("a", "1"), ("own", "1+cu12")]) == [

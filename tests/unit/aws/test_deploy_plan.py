@@ -23,7 +23,7 @@ ARN = "arn:aws:lambda:eu-central-1:123456789012:function:afterturn-dev-bridge"
 ROLE = "arn:aws:iam::123456789012:role/bridge"
 SHELL = {"AFTERTURN_TEMPORAL_ADDRESS": "t:7233", "PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "hush"}
 BRIDGE = Wanted(Part.BRIDGE, DEV, "sha", "python3.13", "x86_64", 512, ROLE, {"A": "1"})
-FUNNEL = Wanted(Part.FUNNEL, DEV, "sha", "python3.13", "x86_64", 512, ROLE)
+WEBHOOKS = Wanted(Part.WEBHOOKS, DEV, "sha", "python3.13", "x86_64", 512, ROLE)
 QUEUES = tuple(Source(name, f"arn:{name}", VISIBILITY_S) for name in (DEV.main, DEV.direct))
 
 
@@ -83,7 +83,7 @@ class TestVariables:
 
     def test_the_funnel_gets_the_settings_of_channels_and_no_way_to_temporal(self) -> None:
         shell = {**SHELL, "AFTERTURN_ALERT_SECRET": "hush", "AFTERTURN_SOME_CHANNEL_SECRET": "its"}
-        given = variables(Part.FUNNEL, DEV, {**shell, "AFTERTURN_APP": "mine:app"}, {}, app="mine:app")
+        given = variables(Part.WEBHOOKS, DEV, {**shell, "AFTERTURN_APP": "mine:app"}, {}, app="mine:app")
         assert "AFTERTURN_APP" not in given
         assert given["AFTERTURN_SOME_CHANNEL_SECRET"] == "its"
         assert given["AFTERTURN_EMITTER"] == "inbound-lambda"
@@ -91,8 +91,8 @@ class TestVariables:
 
     def test_a_funnel_with_channels_gets_the_app_that_answers(self) -> None:
         shell = {**SHELL, "AFTERTURN_TELEGRAM_SECRET": "s"}
-        assert variables(Part.FUNNEL, DEV, shell, {}, app="mine:app")["AFTERTURN_APP"] == "mine:app"
-        assert variables(Part.FUNNEL, DEV, {}, shell, app="mine:app")["AFTERTURN_APP"] == "mine:app"
+        assert variables(Part.WEBHOOKS, DEV, shell, {}, app="mine:app")["AFTERTURN_APP"] == "mine:app"
+        assert variables(Part.WEBHOOKS, DEV, {}, shell, app="mine:app")["AFTERTURN_APP"] == "mine:app"
 
     @pytest.mark.parametrize("part", Part)
     def test_no_function_gets_a_secret_of_the_reactions(self, part: Part) -> None:
@@ -153,7 +153,7 @@ class TestPlan:
         made = plan(BRIDGE, Found(sources=QUEUES), ARN)
         assert acts(made) == ["create function", "create version", "create alias", *["create mapping"] * 2]
         assert acts(plan(BRIDGE, deployed(), ARN)) == []
-        web = plan(FUNNEL, Found(), ARN)
+        web = plan(WEBHOOKS, Found(), ARN)
         assert acts(web)[3:] == ["create url", *["create permission"] * 2]
 
     def test_only_a_first_deployment_has_to_say_the_role(self) -> None:
@@ -220,7 +220,7 @@ class TestPlan:
         ("mappings", "problem"),
         [
             ((mapping(FunctionArn=f"{ARN}-of-others"),), "bridge-of-others reads queue"),
-            ((mapping(FunctionArn=f"{ARN[:-6]}funnel", State="Disabled"),), "delete its mapping"),
+            ((mapping(FunctionArn=f"{ARN[:-6]}webhooks", State="Disabled"),), "delete its mapping"),
             ((mapping(), mapping(UUID="m-2")), "m-1, m-2"),
         ],
     )
@@ -252,15 +252,15 @@ ANSWER = {
     "consumers": ["topics"],
     "engine": "ok",
 }
-FUNNEL_ANSWER = {"version": "0.1.0", "lane": "dev", "table": "afterturn-dev", "emitter": "inbound-lambda"}
+WEBHOOKS_ANSWER = {"version": "0.1.0", "lane": "dev", "table": "afterturn-dev", "emitter": "inbound-lambda"}
 """Of functions that are as wanted."""
 
 
 class TestProbe:
     def test_a_function_that_says_what_is_wanted_passes(self) -> None:
         assert judge(BRIDGE, ANSWER) is None
-        assert judge(FUNNEL, FUNNEL_ANSWER) is None
-        assert "its emitter is 'web'" in str(judge(FUNNEL, {**FUNNEL_ANSWER, "emitter": "web"}))
+        assert judge(WEBHOOKS, WEBHOOKS_ANSWER) is None
+        assert "its emitter is 'web'" in str(judge(WEBHOOKS, {**WEBHOOKS_ANSWER, "emitter": "web"}))
 
     @pytest.mark.parametrize(
         ("change", "problem"),

@@ -44,7 +44,7 @@ class TestAHealthyLane:
         poller = replace(runtime_of(Role.WORKER), role=Role.UP)
         assert audit(wanted_of("prod"), [poller]).findings == ()
 
-    @pytest.mark.parametrize(("part", "role"), [(Part.BRIDGE, Role.BRIDGE), (Part.FUNNEL, Role.INBOUND)])
+    @pytest.mark.parametrize(("part", "role"), [(Part.BRIDGE, Role.BRIDGE), (Part.WEBHOOKS, Role.INBOUND)])
     def test_has_none_where_a_function_is_what_a_deployment_makes_of_it(self, part: Part, role: Role) -> None:
         names = Names.of("prod")
         shell = {"AFTERTURN_TEMPORAL_ADDRESS": CLOUD, "AFTERTURN_TEMPORAL_API_KEY": "k", "AFTERTURN_LANE": "dev"}

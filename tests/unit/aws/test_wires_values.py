@@ -223,7 +223,9 @@ class TestReadersOfTheQueues:
     def test_a_funnel_that_is_called_for_its_own_queue_is_no_concern(self) -> None:
         runtimes, feeds = healthy("prod")
         own = Place(REGION, ACCOUNT).queue_arn("incoming-mail")
-        feeds.append(Feed("afterturn-prod-funnel", "live", own, enabled=True, partial=False))
+        feeds.append(Feed("afterturn-prod-webhooks", "live", own, enabled=True, partial=False))
         assert audit(wanted_of("prod"), runtimes, feeds).findings == ()
-        feeds.append(replace(feeds[0], function="afterturn-prod-funnel", source=feeds[0].source.replace("prod", "dev")))
+        feeds.append(
+            replace(feeds[0], function="afterturn-prod-webhooks", source=feeds[0].source.replace("prod", "dev"))
+        )
         assert one(audit(wanted_of("prod"), runtimes, feeds)).found == "afterturn-dev-events.fifo"

@@ -39,7 +39,7 @@ def healthy(lane: str) -> tuple[list[Runtime], list[Feed]]:
         Runtime(Kind.VERCEL, f"site:{lane}", {**base, "AFTERTURN_EMITTER": "web"}, Role.WEB),
         Runtime(
             Kind.LAMBDA,
-            f"afterturn-{lane}-funnel:live",
+            f"afterturn-{lane}-webhooks:live",
             {**base, "AFTERTURN_EMITTER": "inbound-lambda"},
             Role.INBOUND,
             region=REGION,

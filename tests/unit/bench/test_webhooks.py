@@ -10,32 +10,32 @@ from bench.webhooks_server import settings_of
 
 from afterturn import App, ReactionContext, Stamp, TurnWindow
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
-from afterturn.channels.types import Request
+from afterturn.bootstrap.channels import open_channels
+from afterturn.channels.types import WebhookRequest
 from afterturn.model import Channel, ConversationMeta
 
 ADDRESS = "http://127.0.0.1:8722"
 CALLS, CONVERSATIONS, SEED = 60, 4, 7
 
 
-def as_served(wire: bytes) -> Request:
+def as_served(wire: bytes) -> WebhookRequest:
     head, _, body = wire.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     method, path, _ = first.split()
     headers = dict(line.split(": ", 1) for line in lines)
     assert int(headers["content-length"]) == len(body)
-    return Request(method, f"{ADDRESS}{path}", headers, body)
+    return WebhookRequest(method, f"{ADDRESS}{path}", headers, body)
 
 
 async def take_all(path: Path, calls: int, app: App | None = None) -> None:
     settings = settings_of(path)
     async with (
         open_backbone(app or App(shipped=False), settings) as backbone,
-        open_funnel(backbone, backbone.store, settings, backbone.clock) as funnel,
+        open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
     ):
         for one in planned(calls, CONVERSATIONS, SEED):
             request = as_served(request_of(one, ADDRESS))
-            answer = await funnel.doors(request.url.removeprefix(ADDRESS), request)
+            answer = await webhooks.doors(request.url.removeprefix(ADDRESS), request)
             assert answer.status == 200, answer.body
 
 

@@ -11,7 +11,17 @@ from urllib.parse import urlencode
 
 import pytest
 
-from afterturn.channels.types import Arrival, Arrived, Called, Delivery, Edited, Moved, Nothing, Rejected, Request
+from afterturn.channels.types import (
+    CallEvent,
+    ChannelEvent,
+    DeliveryUpdate,
+    Ignored,
+    InboundMessage,
+    MessageEdited,
+    Rejected,
+    ThreadMigrated,
+    WebhookRequest,
+)
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, check_id
 
 SAMPLES = Path(__file__).parents[3].parent / "shared" / "data" / "channels"
@@ -23,37 +33,39 @@ def sample(name: str) -> bytes:
     return (SAMPLES / name).read_bytes()
 
 
-def signed_sample(name: str) -> tuple[Request, Mapping[str, str]]:
+def signed_sample(name: str) -> tuple[WebhookRequest, Mapping[str, str]]:
     """The request of a ``.meta.json`` and everything that the file says."""
     meta = json.loads(sample(f"{name}.meta.json"))
     body = sample(f"{Path(name).parent}/{meta['body_file']}") if "body_file" in meta else sample(f"{name}.json")
     headers = {key.lower(): value for key, value in meta["headers"].items()}
-    return Request(meta.get("method", "POST"), meta.get("url", "https://example.com/hook"), headers, body), meta
+    return WebhookRequest(meta.get("method", "POST"), meta.get("url", "https://example.com/hook"), headers, body), meta
 
 
-def request(body: bytes, headers: Mapping[str, str] | None = None, url: str = "https://example.com/hook") -> Request:
-    return Request("POST", url, headers or {}, body)
+def request(
+    body: bytes, headers: Mapping[str, str] | None = None, url: str = "https://example.com/hook"
+) -> WebhookRequest:
+    return WebhookRequest("POST", url, headers or {}, body)
 
 
-def json_request(value: object, headers: Mapping[str, str] | None = None) -> Request:
+def json_request(value: object, headers: Mapping[str, str] | None = None) -> WebhookRequest:
     return request(json.dumps(value).encode(), headers)
 
 
-def form_request(**fields: str) -> Request:
+def form_request(**fields: str) -> WebhookRequest:
     return request(urlencode(fields).encode())
 
 
-def only(arrivals: Iterable[Arrival]) -> Any:
+def only(arrivals: Iterable[ChannelEvent]) -> Any:
     """The one arrival; it has to fit records."""
     (arrival,) = arrivals
     assert_fits(arrival)
     return arrival
 
 
-def assert_fits(arrival: Arrival) -> None:
+def assert_fits(arrival: ChannelEvent) -> None:
     """Whatever a foreigner sent, records can be made of it: ids are legal, texts short enough and encodable."""
     match arrival:
-        case Arrived():
+        case InboundMessage():
             ConversationMeta(
                 id=arrival.thread.conversation_id,
                 channel=arrival.channel,
@@ -64,12 +76,12 @@ def assert_fits(arrival: Arrival) -> None:
             for value in (arrival.party.account, arrival.party.sender, *([arrival.album] if arrival.album else [])):
                 check_id(value)
             assert arrival.at == NOW
-            assert arrival.said_at is None or arrival.said_at <= NOW
+            assert arrival.sent_at is None or arrival.sent_at <= NOW
             _assert_short(arrival.extra)
-        case Edited():
+        case MessageEdited():
             check_id(arrival.thread.conversation_id)
             _message(arrival.provider_id, arrival.text, arrival.at, arrival.attachments)
-        case Called():
+        case CallEvent():
             ConversationMeta(id=arrival.thread.conversation_id, channel=Channel.VOICE, participants=())
             for value in (arrival.provider_id, arrival.party.account, arrival.party.sender):
                 check_id(value)
@@ -80,19 +92,19 @@ def assert_fits(arrival: Arrival) -> None:
             for entry in arrival.utterances:
                 _message(entry.provider_id, entry.text, entry.at, ())
             _assert_short(arrival.extra)
-        case Delivery():
+        case DeliveryUpdate():
             check_id(arrival.provider_id)
             assert arrival.error is None or len(arrival.error) < 40
-        case Moved():
-            check_id(arrival.before)
-            check_id(arrival.now)
-        case Nothing():
+        case ThreadMigrated():
+            check_id(arrival.source)
+            check_id(arrival.target)
+        case Ignored():
             assert arrival.reason.replace("-", "").isalpha()
         case _:
             raise AssertionError(f"{type(arrival).__name__} is not of these channels")
 
 
-def assert_survives(attempt: Callable[[], Iterable[Arrival] | None], what: str, *statuses: int) -> None:
+def assert_survives(attempt: Callable[[], Iterable[ChannelEvent] | None], what: str, *statuses: int) -> None:
     """It is refused with one of the statuses, or brings nothing that does not fit records."""
     try:
         for arrival in attempt() or ():

@@ -1,4 +1,4 @@
-"""Microsoft Graph with mailboxes that are subscribed to and listed, as a strict server; and a funnel in front of it."""
+"""Microsoft Graph with mailboxes that are subscribed to and listed, as a strict server, with webhooks before it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.unit.channels.sending.rig import Call, Told, serving, told
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
-from afterturn.channels.responses import Answer
-from afterturn.channels.runner import Funnel
+from afterturn.bootstrap.channels import open_channels
+from afterturn.channels.responses import WebhookResponse
+from afterturn.channels.runner import ChannelRunner
 from afterturn.clock import parse_time
 from afterturn.testing import ManualClock
 
@@ -152,17 +152,17 @@ class Office:
     exchange: Exchange
     backbone: Backbone
     clock: ManualClock
-    funnel: Funnel
+    webhooks: ChannelRunner
     given: dict[str, Any] = field(default_factory=dict)
 
     async def keep(self, after: timedelta = timedelta(0)) -> None:
         self.clock.advance(after)
-        assert self.funnel.upkeep is not None
-        await self.funnel.upkeep.once()
+        assert self.webhooks.upkeep is not None
+        await self.webhooks.upkeep.once()
 
-    async def told(self, *notifications: Mapping[str, Any]) -> Answer:
+    async def told(self, *notifications: Mapping[str, Any]) -> WebhookResponse:
         value = [{"clientState": STATE, **one} for one in notifications]
-        return await self.funnel.doors("/hooks/graph", json_request({"value": value}))
+        return await self.webhooks.doors("/hooks/graph", json_request({"value": value}))
 
     async def texts(self) -> list[str]:
         rows = await self.backbone.store.scan(limit=1000)
@@ -190,9 +190,9 @@ async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: A
     settings = settings_of(folder, exchange, **more)
     async with (
         open_backbone(App(shipped=False), settings, clock=clock) as backbone,
-        open_funnel(backbone, backbone.store, settings, clock) as funnel,
+        open_channels(backbone, backbone.store, settings, clock) as webhooks,
     ):
-        yield Office(exchange, backbone, clock, funnel)
+        yield Office(exchange, backbone, clock, webhooks)
 
 
 @pytest.fixture

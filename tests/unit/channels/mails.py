@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from tests.unit.channels.channels import NOW
 
 from afterturn.channels.email.message import Receipt, read_mail
-from afterturn.channels.types import Arrival, Arrived, Delivery, Fetch, Nothing, Reply, Upkeep
+from afterturn.channels.types import (
+    ChannelEvent,
+    DeliveryUpdate,
+    FetchRequest,
+    Ignored,
+    ImmediateResponse,
+    InboundMessage,
+    SubscriptionEvent,
+)
 from afterturn.model import Attachment, ConversationMeta, Direction, Message, Role, check_id
 
 RECEIVED = datetime(2026, 5, 31, 8, tzinfo=UTC)
@@ -31,49 +39,49 @@ def mail(body: bytes = b"The boiler is cold.", headers: Mapping[str, str | bytes
     return b"\r\n".join([*lines, b"", body])
 
 
-def received(raw: bytes, receipt: Receipt = RECEIPT) -> Arrived:
+def received(raw: bytes, receipt: Receipt = RECEIPT) -> InboundMessage:
     """The mail as it arrives; it has to fit records."""
     found = read_mail(raw, receipt)
     assert_fits(found)
     return found
 
 
-def assert_fits(arrival: Arrival) -> None:
+def assert_fits(arrival: ChannelEvent) -> None:
     """Whatever a foreigner sent, records can be made of it: ids are legal, texts short enough and encodable."""
     match arrival:
-        case Arrived():
+        case InboundMessage():
             ConversationMeta(
                 id=arrival.thread.conversation_id,
                 channel=arrival.channel,
                 participants=arrival.participants,
                 created_at=arrival.at,
             )
-            for text in (arrival.text, arrival.whole or ""):
+            for text in (arrival.text, arrival.full_text or ""):
                 assert _message(arrival, text, arrival.attachments).text == text
             for value in (arrival.party.account, arrival.party.sender, *arrival.thread.after):
                 check_id(value)
             assert len(arrival.thread.after) <= 100
             assert arrival.at <= NOW
-            assert arrival.said_at is None or arrival.said_at.tzinfo is not None
+            assert arrival.sent_at is None or arrival.sent_at.tzinfo is not None
             _assert_short({**arrival.extra, "subject": arrival.thread.subject or "-"})
-        case Delivery():
+        case DeliveryUpdate():
             check_id(arrival.provider_id)
             assert arrival.at <= NOW
             assert arrival.error is None or len(arrival.error) <= 303
-        case Fetch() | Upkeep():
+        case FetchRequest() | SubscriptionEvent():
             assert arrival.source in {"s3", "graph", "sns"}
             json.dumps(dict(arrival.reference), ensure_ascii=False).encode()
-        case Reply():
+        case ImmediateResponse():
             assert arrival.status == 200
             assert arrival.body.isprintable()
             assert arrival.content_type.startswith("text/plain")
-        case Nothing():
+        case Ignored():
             assert arrival.reason.replace("-", "").isalpha()
         case _:
             raise AssertionError(f"{type(arrival).__name__} is not of these channels")
 
 
-def _message(arrival: Arrived, text: str, attachments: tuple[Attachment, ...]) -> Message:
+def _message(arrival: InboundMessage, text: str, attachments: tuple[Attachment, ...]) -> Message:
     return Message(
         id=arrival.provider_id,
         provider_id=arrival.provider_id,

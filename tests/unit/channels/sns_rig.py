@@ -16,7 +16,7 @@ from tests.unit.channels.channels import NOW, request
 from tests.unit.channels.mails import assert_fits
 
 from afterturn.channels.ses.sns import Certificates, verify
-from afterturn.channels.types import Arrival, Rejected, Request
+from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
 
 TOPIC = "arn:aws:sns:us-east-1:111111111111:SES_Inbound"
 URL = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-12345abcde.pem"
@@ -75,21 +75,21 @@ def signed(version: str = "2", key: rsa.RSAPrivateKey = KEY, **changed: Any) -> 
     return {**fields, "Signature": base64.b64encode(made).decode()}
 
 
-def posted(fields: object, **headers: str) -> Request:
+def posted(fields: object, **headers: str) -> WebhookRequest:
     return request(json.dumps(fields).encode(), headers)
 
 
-async def check(sent: Request, served: Served | None = None, now: datetime = NOW) -> None:
+async def check(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> None:
     await verify(sent, topics={TOPIC}, certificates=Certificates(served or Served(certificate())), now=now)
 
 
-async def refusal(sent: Request, served: Served | None = None, now: datetime = NOW) -> Rejected:
+async def refusal(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> Rejected:
     with pytest.raises(Rejected) as refused:
         await check(sent, served, now)
     return refused.value
 
 
-def only(arrivals: tuple[Arrival, ...]) -> Any:
+def only(arrivals: tuple[ChannelEvent, ...]) -> Any:
     (arrival,) = arrivals
     assert_fits(arrival)
     return arrival

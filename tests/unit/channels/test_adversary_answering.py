@@ -13,14 +13,14 @@ import pytest
 from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.auto_reply import Answering
+from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.ingest import ANSWER
-from afterturn.channels.outbox import Dispatching
-from afterturn.channels.responder import Asked
-from afterturn.channels.runner import Funnel
+from afterturn.channels.outbox import Outbox
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import Outgoing, Sent
 from afterturn.channels.types import Thread
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import StoreError
 from afterturn.model import MAX_TEXT_BYTES, Direction
 
@@ -28,16 +28,16 @@ __all__ = ["house"]
 
 
 @asynccontextmanager
-async def running(house: House, provider: Provider, keeper: Any = None) -> AsyncIterator[Funnel]:
+async def running(house: House, provider: Provider, keeper: Any = None) -> AsyncIterator[ChannelRunner]:
     store = house.backbone.store
-    answering = Answering(house.backbone, keeper or store, store, house.clock, responder=house.responder)
+    answering = AutoReply(house.backbone, keeper or store, store, house.clock, responder=house.responder)
     house.clock.advance(timedelta(minutes=1))
-    doors = Doors(house.intake, house.clock, {})
-    funnel = Funnel(doors, answering, Dispatching(store, house.clock, lambda message: provider))
+    doors = WebhookRouter(house.intake, house.clock, {})
+    webhooks = ChannelRunner(doors, answering, Outbox(store, house.clock, lambda message: provider))
     stop = asyncio.Event()
-    task = asyncio.create_task(funnel.run(stop, poll=0.01))
+    task = asyncio.create_task(webhooks.run(stop, poll=0.01))
     try:
-        yield funnel
+        yield webhooks
     finally:
         stop.set()
         await task
@@ -56,7 +56,7 @@ def other(number: int, **more: Any) -> Any:
 async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_that_is_to_be_sent(house: House) -> None:
     release = asyncio.Event()
 
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         said = [message.text for message in one.messages if message.direction is Direction.INBOUND]
         if said == ["hang"]:
             await release.wait()
@@ -64,9 +64,9 @@ async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_th
 
     house.responder = answer
     provider = Provider()
-    async with running(house, provider) as funnel:
+    async with running(house, provider) as webhooks:
         await house.intake.take(sms(1, "hang"))
-        funnel.wake.set()
+        webhooks.wake.set()
         await house.intake.take(other(2, text="you"))
         await until(lambda: _is(provider.got == [("For you", 0)]))
         await house.intake.take(sms(3, "and this"))  # of the one that hangs: after it, and in order
@@ -114,7 +114,7 @@ async def _nothing_waits(house: House) -> bool:
 
 
 def _says(text: Any) -> Any:
-    async def answer(one: Asked) -> Any:
+    async def answer(one: ReplyRequest) -> Any:
         return text
 
     return answer
@@ -141,7 +141,7 @@ async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_i
 ) -> None:
     tries = 0
 
-    async def answer(one: Asked) -> Any:
+    async def answer(one: ReplyRequest) -> Any:
         nonlocal tries
         tries += 1
         if fault == "raises":
@@ -160,12 +160,12 @@ async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_i
 
 
 async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
-    async def hang(one: Asked) -> str:
+    async def hang(one: ReplyRequest) -> str:
         await asyncio.Event().wait()
         return "never"
 
     store = house.backbone.store
-    quick = Answering(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
+    quick = AutoReply(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
     await house.intake.take(replace(sms(1), album=None))
     house.responder = hang
     await house.intake.take(sms(2))
@@ -181,7 +181,7 @@ async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House
     sick = True
     asked: list[list[str]] = []
 
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         asked.append([message.text for message in one.messages])
         if sick:
             raise ConnectionError
@@ -219,7 +219,7 @@ async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(h
         return Sent("P-1", house.clock(), ())
 
     provider = Provider(acts=[act])
-    sending = Dispatching(house.backbone.store, house.clock, lambda message: provider)
+    sending = Outbox(house.backbone.store, house.clock, lambda message: provider)
     assert await sending.once() == 2
     assert len(set(got)) == 2
 
@@ -252,15 +252,17 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
         raise AssertionError
 
     store = house.backbone.store
-    sending = Dispatching(store, house.clock, lambda message: Provider(acts=[hang]))
+    sending = Outbox(store, house.clock, lambda message: Provider(acts=[hang]))
     dying = asyncio.create_task(
-        Funnel(Doors(house.intake, house.clock, {}), house.answering, sending).run(asyncio.Event(), poll=0.01)
+        ChannelRunner(WebhookRouter(house.intake, house.clock, {}), house.answering, sending).run(
+            asyncio.Event(), poll=0.01
+        )
     )
     await began.wait()
     dying.cancel()
     await asyncio.wait([dying])
     another = Provider()
-    assert await Dispatching(store, house.clock, lambda message: another).once() == 2
+    assert await Outbox(store, house.clock, lambda message: another).once() == 2
     assert len(another.got) == 2
 
 

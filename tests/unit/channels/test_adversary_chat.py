@@ -6,22 +6,22 @@ import json
 
 from tests.unit.channels.test_intake import House, house
 
-from afterturn.channels.responder import Asked
-from afterturn.channels.types import Arrived, Request
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.types import InboundMessage, WebhookRequest
 from afterturn.channels.webchat import messages
 
 __all__ = ["house"]
 
 
 async def test_both_are_answered_though_their_messages_have_one_id(house: House) -> None:
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         return f"To {one.recipient}"
 
     house.responder = answer
     for visitor in ("ada", "bob", "ada"):
         body = json.dumps({"conversationId": visitor, "messageId": "m-1", "text": "Hello"}).encode()
-        for one in messages.read(Request("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
-            assert isinstance(one, Arrived)
+        for one in messages.read(WebhookRequest("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
+            assert isinstance(one, InboundMessage)
             await house.intake.take(one)
         await house.answering.once()
     assert await house.texts("web:ada") == ["Hello", "To ada"]

@@ -11,15 +11,15 @@ from tests.unit.channels.test_intake import NOW, THEIRS, House, house, mail, sms
 
 from afterturn.channels.directory import Directory
 from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE
-from afterturn.channels.responder import Asked
-from afterturn.channels.types import Arrived, Hush, Party
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.types import InboundMessage, Party, SuppressReason
 
 __all__ = ["house"]
 
 MALLORY = Party("oak@example.com", "mallory@example.net")
 
 
-async def said(one: Asked) -> str:
+async def said(one: ReplyRequest) -> str:
     return f"To {one.recipient}"
 
 
@@ -32,7 +32,7 @@ async def route(house: House, conversation_id: str = "mail:one") -> Any:
     [
         mail("evil", after=("one",), party=MALLORY),
         mail("evil", after=("one",), party=MALLORY, participants=("mallory@example.net", "tenant@example.org")),
-        mail("evil", after=("one",), party=MALLORY, hush=Hush.AUTO_REPLY),
+        mail("evil", after=("one",), party=MALLORY, hush=SuppressReason.AUTO_REPLY),
         mail("one", party=MALLORY, text="The id of a mail that was taken"),
         replace(mail("evil", party=MALLORY), thread=mail("one").thread),
         mail("evil", after=("one",), participants=("mallory@example.net",), extra={"dmarc": "FAIL"}),
@@ -40,15 +40,15 @@ async def route(house: House, conversation_id: str = "mail:one") -> Any:
     ids=["names", "names and copies", "machine", "same id", "same root", "disowned"],
 )
 async def test_a_stranger_who_names_a_thread_is_shown_in_it_and_gets_no_answer_of_it(
-    house: House, forged: Arrived
+    house: House, forged: InboundMessage
 ) -> None:
     """Neither now nor with what he sends next, and no reply of a person goes to him."""
     house.responder = said
     await house.intake.take(mail("one"))
     await house.answering.once()
     for number in range(2):
-        again = replace(forged, provider_id=forged.provider_id if number == 0 else "evil-2", hush=forged.hush)
-        await house.intake.take(replace(again, hush=forged.hush if number == 0 else None))
+        again = replace(forged, provider_id=forged.provider_id if number == 0 else "evil-2", suppress=forged.suppress)
+        await house.intake.take(replace(again, suppress=forged.suppress if number == 0 else None))
         assert await house.answering.once() == 0
         assert (await route(house))["recipient"] == "tenant@example.org"
     found = await house.backbone.store.conversation("mail:one")
@@ -88,7 +88,10 @@ async def test_whoever_was_in_copy_is_no_stranger(house: House) -> None:
 
 async def test_what_was_signed_once_and_is_sent_again_revokes_nobody_s_last_word(house: House) -> None:
     """Twilio signs no time: a START of last month, sent again by whoever has read it, is as old as it was."""
-    start, stop = sms(1, "START", extra={"opt": "in"}), sms(2, "STOP", hush=Hush.OPT_OUT, extra={"opt": "out"})
+    start, stop = (
+        sms(1, "START", extra={"opt": "in"}),
+        sms(2, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}),
+    )
     house.clock.advance(timedelta(days=30))
     for one in (start, stop, replace(start, at=house.clock())):
         await house.intake.take(one)

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.auto_reply import LEASE, Answering
+from afterturn.channels.auto_reply import LEASE, AutoReply
 from afterturn.channels.ingest import ANSWER
-from afterturn.channels.rate_limit import Cap
-from afterturn.channels.responder import Asked
+from afterturn.channels.rate_limit import RateLimit
+from afterturn.channels.responder import ReplyRequest
 from afterturn.errors import StoreError
 from afterturn.store.port import TakenChore
 
 __all__ = ["house"]
 
 
-async def parrot(one: Asked) -> str:
+async def parrot(one: ReplyRequest) -> str:
     return f"You said: {one.messages[-1].text}"
 
 
@@ -30,20 +30,22 @@ class Full:
 async def test_an_answer_whose_settling_failed_does_not_count_against_itself(house: House) -> None:
     house.responder, store = parrot, house.backbone.store
     await house.intake.take(sms(1, "one"))
-    one_only = {"responder": parrot, "cap": Cap(1, timedelta(hours=1))}
-    await Answering(Full(), store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    one_only = {"responder": parrot, "cap": RateLimit(1, timedelta(hours=1))}
+    await AutoReply(Full(), store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
     house.clock.advance(2 * LEASE)
-    await Answering(house.backbone, store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    await AutoReply(house.backbone, store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
     assert await house.texts() == ["one", "You said: one"]
 
 
 async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: House) -> None:
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         return f"I heard {len(one.messages)}"
 
     house.responder, store = answer, house.backbone.store
     day = timedelta(days=1)
-    answering = Answering(house.backbone, store, store, house.clock, responder=answer, cap=Cap(1, timedelta(hours=1)))
+    answering = AutoReply(
+        house.backbone, store, store, house.clock, responder=answer, cap=RateLimit(1, timedelta(hours=1))
+    )
     house.clock.advance(30 * day)
     await house.intake.take(sms(1, "one"))
     await answering.once()
@@ -53,7 +55,7 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: 
     assert sorted(await house.texts()) == ["I heard 1", "I heard 3", "one", "two"]
 
 
-class Dies(Answering):
+class Dies(AutoReply):
     """Like a process that is killed when its answer is settled: nothing is told to be done."""
 
     async def _finish(self, chore: TakenChore) -> None:
@@ -82,13 +84,13 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
     other = house.answering
     waiting: list[tuple[TakenChore, ...]] = []
 
-    async def slow(one: Asked) -> str:
+    async def slow(one: ReplyRequest) -> str:
         for each in waiting:
             await other.do(each)
         return await parrot(one)
 
     await house.intake.take(sms(1, "one"))
-    this = Answering(house.backbone, store, store, house.clock, responder=slow)
+    this = AutoReply(house.backbone, store, store, house.clock, responder=slow)
     [first] = await this.taken(limit=5)
     await house.intake.take(sms(2, "two"))
     waiting += await other.taken(limit=5)

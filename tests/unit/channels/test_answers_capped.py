@@ -10,31 +10,31 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.channels.test_intake import NOW, House, house, mail, sms
 
-from afterturn.channels.auto_reply import Answering
+from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.ingest import ABOUT, ANSWER
-from afterturn.channels.rate_limit import Cap
-from afterturn.channels.reply_history import MAX_TIMES, Answered
-from afterturn.channels.responder import Asked
-from afterturn.channels.types import Arrived, Thread
+from afterturn.channels.rate_limit import RateLimit
+from afterturn.channels.reply_history import MAX_TIMES, ReplyHistory
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.types import InboundMessage, Thread
 from afterturn.ids import digest
 from afterturn.model import Channel, Role
 from afterturn.store.port import Chore
 
 __all__ = ["house"]
 
-THREE = Cap(3, timedelta(minutes=10))
+THREE = RateLimit(3, timedelta(minutes=10))
 
 
-async def parrot(one: Asked) -> str:
+async def parrot(one: ReplyRequest) -> str:
     return f"You said: {one.messages[-1].text}"
 
 
-def answering(house: House, responder: Any = parrot) -> Answering:
+def answering(house: House, responder: Any = parrot) -> AutoReply:
     store = house.backbone.store
-    return Answering(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
+    return AutoReply(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
 
 
-def on(channel: Channel, number: int, at: Any) -> Arrived:
+def on(channel: Channel, number: int, at: Any) -> InboundMessage:
     if channel is Channel.EMAIL:
         return mail(f"m{number}", after=("m1",) if number > 1 else (), at=at)
     return sms(number, f"n{number}", channel=channel, at=at, thread=Thread("c-1"))
@@ -79,7 +79,7 @@ async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_a
 
 
 async def test_a_message_that_gets_no_answer_counts_for_none(house: House) -> None:
-    async def rarely(one: Asked) -> str | None:
+    async def rarely(one: ReplyRequest) -> str | None:
         return "Yes" if "?" in one.messages[-1].text else None
 
     house.responder = rarely
@@ -99,17 +99,17 @@ async def test_one_conversation_s_answers_do_not_count_for_another(house: House)
 
 def test_what_is_remembered_of_answers_comes_back_as_it_was_and_stays_small() -> None:
     chore = Chore(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
-    known = Answered()
+    known = ReplyHistory()
     for number in range(MAX_TIMES + 5):
         once = known.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
         known = once.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
     assert len(known.times) == MAX_TIMES
-    assert Answered.read(known.dump()) == known
+    assert ReplyHistory.read(known.dump()) == known
     odds: list[Any] = [None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}]
     for odd in odds:
-        assert Answered.read(odd).times == ()
-    assert Answered("other", (digest("m"),)).covers(chore)
-    assert not Answered("k", (digest("m"),)).covers(chore), "its own answer may have to be stored still"
+        assert ReplyHistory.read(odd).times == ()
+    assert ReplyHistory("other", (digest("m"),)).covers(chore)
+    assert not ReplyHistory("k", (digest("m"),)).covers(chore), "its own answer may have to be stored still"
 
 
 def counted(channel: Channel) -> float:

@@ -11,10 +11,10 @@ from tests.unit.channels.test_adversary_answering import other, running, until
 from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.auto_reply import ASKING, LEASE, Answering
+from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
 from afterturn.channels.ingest import ANSWER
 from afterturn.channels.leases import Leases
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import MOST
 from afterturn.model import Direction
 
@@ -33,7 +33,7 @@ async def released(event: asyncio.Event) -> AsyncIterator[None]:
 async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others(house: House) -> None:
     release = asyncio.Event()
 
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         said = [message.text for message in one.messages if message.direction is Direction.INBOUND]
         if said[0].startswith("hang"):
             await release.wait()
@@ -43,13 +43,13 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
         return all(one.attempts for one in await store.chores(ANSWER, limit=100) if one.key == f"sms:SM{number}")
 
     house.responder, store, provider = answer, house.backbone.store, Provider()
-    async with running(house, provider) as funnel, released(release):
+    async with running(house, provider) as webhooks, released(release):
         for number in range(1, MOST + 2):
             await house.intake.take(sms(number, f"hang {number}"))
-            funnel.wake.set()
+            webhooks.wake.set()
             await until(lambda number=number: is_taken(number))
         await house.intake.take(other(100, text="you"))
-        funnel.wake.set()
+        webhooks.wake.set()
         async with asyncio.timeout(20):
             while not provider.got:  # noqa: ASYNC110 - what it waits for is sent
                 await asyncio.sleep(0.01)
@@ -65,7 +65,7 @@ async def is_answered(house: House) -> bool:
 
 
 async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(house: House) -> None:
-    async def fail(one: Asked) -> str:
+    async def fail(one: ReplyRequest) -> str:
         raise ConnectionError
 
     house.responder, store = fail, house.backbone.store
@@ -77,6 +77,6 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
         assert await house.answering.once() == 1
         house.clock.advance(timedelta(seconds=4))
     await leases.give_back(lease)
-    assert await Answering(house.backbone, store, store, house.clock, responder=fail).once() == 1
+    assert await AutoReply(house.backbone, store, store, house.clock, responder=fail).once() == 1
     [waiting] = await store.chores(ANSWER, limit=5)
     assert waiting.visible_at - house.clock() <= timedelta(minutes=2)

@@ -10,9 +10,9 @@ from tests.unit.channels.sns_rig import TOPIC
 
 from afterturn import App, Settings
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
+from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.sending import TryLater
-from afterturn.channels.types import Fetch, Rejected
+from afterturn.channels.types import FetchRequest, Rejected
 from afterturn.testing import ManualClock
 
 
@@ -24,13 +24,13 @@ async def test_mail_in_a_bucket_that_is_not_named_is_told_of_again(
     nowhere = "http://127.0.0.1:1"
     where = Settings(db=tmp_path / "a.db", aws_region="us-east-1", aws_endpoint_url=nowhere)
     settings = where.model_copy(update={"sns_topics": (TOPIC,), "mail_buckets": buckets})
-    told = Fetch("s3", {"bucket": "payroll", "key": "secret", "mail_id": "m", "accounts": "", "received_at": ""})
+    told = FetchRequest("s3", {"bucket": "payroll", "key": "secret", "mail_id": "m", "accounts": "", "received_at": ""})
     async with (
         open_backbone(App(shipped=False), settings, clock=ManualClock(NOW)) as backbone,
-        open_funnel(backbone, backbone.store, settings, backbone.clock) as funnel,
+        open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
     ):
         with pytest.raises(refusal) as refused:
-            await funnel.doors.take(told, NOW)
+            await webhooks.doors.take(told, NOW)
     if isinstance(refused.value, TryLater):
         assert refused.value.code == "foreign-bucket"
     else:

@@ -15,9 +15,9 @@ from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.registry import Secrets, doors_of
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.webhooks import Doors
+from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import ConfigError
 from afterturn.testing import ManualClock
 
@@ -30,9 +30,9 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield house
 
 
-def doors(house: House) -> Doors:
+def doors(house: House) -> WebhookRouter:
     secrets = Secrets(web_secret=SecretStr(SECRET))
-    return Doors(house.intake, house.clock, doors_of(secrets, Certificates(Served(certificate()))))
+    return WebhookRouter(house.intake, house.clock, doors_of(secrets, Certificates(Served(certificate()))))
 
 
 def said(**changed: Any) -> bytes:
@@ -40,7 +40,7 @@ def said(**changed: Any) -> bytes:
 
 
 async def test_a_message_comes_in_once_and_its_answer_waits_for_the_page(house: House) -> None:
-    async def answer(asked: Asked) -> str:
+    async def answer(asked: ReplyRequest) -> str:
         return "Good day."
 
     house.responder = answer

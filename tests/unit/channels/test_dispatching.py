@@ -16,10 +16,10 @@ from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.channels.auto_reply import dispatch_of
 from afterturn.channels.ingest import OPTED_OUT, ROUTE
-from afterturn.channels.outbox import DISPATCHED, Dispatching
+from afterturn.channels.outbox import DISPATCHED, Outbox
 from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
 from afterturn.channels.threads import MOVED, THREAD
-from afterturn.channels.types import Moved
+from afterturn.channels.types import ThreadMigrated
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.testing import ManualClock
 
@@ -64,8 +64,8 @@ class House:
     provider: Provider = field(default_factory=Provider)
 
     @property
-    def dispatching(self) -> Dispatching:
-        return Dispatching(self.backbone.store, self.clock, lambda message: self.provider)
+    def dispatching(self) -> Outbox:
+        return Outbox(self.backbone.store, self.clock, lambda message: self.provider)
 
     async def answer(
         self, number: int = 1, text: str = "Coming.", *, channel: Channel = Channel.SMS, automatic: bool = True
@@ -207,7 +207,7 @@ async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> No
 
 async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -> None:
     async def act(part: Outgoing) -> Sent:
-        return Sent("P", NOW, moved=Moved("telegram:-45", "telegram:-100247", NOW))
+        return Sent("P", NOW, moved=ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
 
     house.provider.acts = [act]
     await house.answer(channel=Channel.TELEGRAM)
@@ -234,7 +234,7 @@ async def test_two_machines_that_answer_each_other_are_stopped(house: House) -> 
 
 async def test_where_no_sender_is_set_up_people_are_told(house: House) -> None:
     await house.answer()
-    await Dispatching(house.backbone.store, house.clock, lambda message: None).once()
+    await Outbox(house.backbone.store, house.clock, lambda message: None).once()
     assert await house.state() == ("waiting", "channel-not-set-up")
     house.clock.advance(timedelta(seconds=15))
     await house.dispatching.once()  # another process on the same store has it set up

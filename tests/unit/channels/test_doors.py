@@ -19,8 +19,8 @@ from afterturn.channels.outlook import notifications
 from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.ses import parse
 from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.types import Arrival, Fetch, Request, Upkeep
-from afterturn.channels.webhooks import MAX_BODY_BYTES, Doors
+from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent, WebhookRequest
+from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter
 from afterturn.errors import StoreBusy
 from afterturn.testing import ManualClock
 
@@ -51,8 +51,8 @@ class Front:
     """All doors of a house; what a notification only names lies in the samples."""
 
     def __init__(self, house: House) -> None:
-        self.kept: list[Upkeep] = []
-        self.doors = Doors(
+        self.kept: list[SubscriptionEvent] = []
+        self.doors = WebhookRouter(
             house.intake,
             house.clock,
             doors_of(SECRETS, Certificates(Served(certificate()))),
@@ -60,19 +60,19 @@ class Front:
             upkeep={"sns": self.keep, "graph": self.keep},
         )
 
-    async def from_s3(self, asked: Fetch, now: datetime) -> Arrival:
+    async def from_s3(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
         return parse.fetched(asked, sample("email-raw/iphone.eml"), now=now)
 
-    async def from_graph(self, asked: Fetch, now: datetime) -> Arrival:
+    async def from_graph(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
         return notifications.fetched(
             json.loads(sample("graph/message-get-response.json")), now=now, accounts=("a@b.example",)
         )
 
-    async def keep(self, upkeep: Upkeep) -> None:
+    async def keep(self, upkeep: SubscriptionEvent) -> None:
         self.kept.append(upkeep)
 
 
-def called(name: str) -> tuple[str, Request]:
+def called(name: str) -> tuple[str, WebhookRequest]:
     """The path and the signed request of a sample."""
     provider, file = name.split("/")
     body = sample(name)
@@ -177,7 +177,7 @@ async def test_a_sample_is_answered_with_success_and_makes_its_turns_once(house:
 @here
 async def test_a_handshake_gets_what_it_asks_for(house: House) -> None:
     url = "https://example.com/hooks/graph?validationToken=abc%20def"
-    answer = await Front(house).doors("/hooks/graph", Request("POST", url, {}, b""))
+    answer = await Front(house).doors("/hooks/graph", WebhookRequest("POST", url, {}, b""))
     assert (answer.status, answer.body) == (200, "abc def")
 
 
@@ -186,7 +186,7 @@ async def test_a_handshake_gets_what_it_asks_for(house: House) -> None:
 async def test_without_its_signature_nothing_is_stored(house: House, name: str) -> None:
     path, request_ = called(name)
     body = request_.body.replace(b"secretClient", b"otherClient").replace(b'"Signature"', b'"Signatura"')
-    answer = await Front(house).doors(path, Request(request_.method, request_.url, {}, body))
+    answer = await Front(house).doors(path, WebhookRequest(request_.method, request_.url, {}, body))
     assert answer.status == 401
     assert set(json.loads(answer.body)["error"]) == {"code", "message"}
     counts = await house.backbone.store.counts()
@@ -196,7 +196,7 @@ async def test_without_its_signature_nothing_is_stored(house: House, name: str) 
 async def test_what_is_no_door_or_too_large_or_another_method_is_said(house: House) -> None:
     front = Front(house)
     assert (await front.doors("/hooks/fax", request(b""))).status == 404
-    assert (await front.doors("/hooks/telegram", Request("PUT", "https://x/", {}, b""))).status == 405
+    assert (await front.doors("/hooks/telegram", WebhookRequest("PUT", "https://x/", {}, b""))).status == 405
     assert (await front.doors("/hooks/telegram", request(b"x" * (MAX_BODY_BYTES + 1)))).status == 413
 
 

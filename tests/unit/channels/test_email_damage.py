@@ -18,7 +18,7 @@ from afterturn.channels.email.message import read_mail
 from afterturn.channels.email.quoting import reply_of
 from afterturn.channels.outlook import notifications
 from afterturn.channels.ses import parse
-from afterturn.channels.types import Arrival, Arrived, Rejected
+from afterturn.channels.types import ChannelEvent, InboundMessage, Rejected
 
 ROUNDS = 60
 MAILS = sorted((SAMPLES / "email-raw").glob("*.eml"))
@@ -28,7 +28,9 @@ NOTIFICATIONS = sorted((SAMPLES / "graph").glob("*.json"))
 STATES = {"secretClientValue", "<secretClientState>"}
 
 
-def _survives(what: str, read: Callable[..., Arrival | tuple[Arrival, ...]], *given: Any, **known: Any) -> None:
+def _survives(
+    what: str, read: Callable[..., ChannelEvent | tuple[ChannelEvent, ...]], *given: Any, **known: Any
+) -> None:
     try:
         found = read(*given, **known)
         for arrival in found if isinstance(found, tuple) else (found,):
@@ -91,5 +93,5 @@ def test_a_damaged_notification_is_refused_or_arrives(path: Path) -> None:
 def test_damage_is_the_same_in_every_run() -> None:
     raw = MAILS[0].read_bytes()
     first, second = (read_mail(mutate_mail(raw, random.Random("x")), RECEIPT) for _ in range(2))
-    assert isinstance(first, Arrived)
+    assert isinstance(first, InboundMessage)
     assert first == second

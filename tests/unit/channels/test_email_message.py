@@ -10,9 +10,9 @@ from tests.unit.channels.mails import RECEIPT, RECEIVED, mail, received
 
 from afterturn.channels.email.message import MAX_AFTER, MAX_MAIL_BYTES, Receipt
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
-from afterturn.channels.rate_limit import CAPS, Cap, held_until
+from afterturn.channels.rate_limit import CAPS, RateLimit, retry_at
 from afterturn.channels.sanitize import CUT_MARK
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 from afterturn.model import MAX_PARTICIPANTS, MAX_TEXT_BYTES
 
 SES_ID = "0100019a0c1d2e3f-11111111-2222-3333-4444-555555555555-000000"
@@ -31,7 +31,7 @@ SES_ID = "0100019a0c1d2e3f-11111111-2222-3333-4444-555555555555-000000"
 def test_a_mail_is_as_new_as_its_receipt_whatever_its_date_says(date: str | None, said_at: datetime | None) -> None:
     found = received(mail(headers={"Date": date}))
     assert found.at == RECEIVED
-    assert found.said_at == said_at
+    assert found.sent_at == said_at
 
 
 @pytest.mark.parametrize("charset", ["bogus", "uft-8", "1", '""', "utf-16", "x" * 3000, "hex", "undefined", "\xff"])
@@ -53,44 +53,47 @@ def test_foreign_bytes_in_headers_lose_no_mail() -> None:
 @pytest.mark.parametrize(
     ("headers", "hush"),
     [
-        ({"Auto-Submitted": "auto-replied"}, Hush.AUTO_REPLY),
-        ({"Auto-Submitted": "auto-generated (rule; vacation)"}, Hush.AUTO_REPLY),
-        ({"Auto-Submitted": "AUTO-NOTIFIED; owner-email=x"}, Hush.AUTO_REPLY),
+        ({"Auto-Submitted": "auto-replied"}, SuppressReason.AUTO_REPLY),
+        ({"Auto-Submitted": "auto-generated (rule; vacation)"}, SuppressReason.AUTO_REPLY),
+        ({"Auto-Submitted": "AUTO-NOTIFIED; owner-email=x"}, SuppressReason.AUTO_REPLY),
         ({"Auto-Submitted": "no"}, None),
         ({"Auto-Submitted": " No (a person wrote this)"}, None),
         ({"X-Auto-Response-Suppress": "All"}, None),
         ({"X-Auto-Response-Suppress": "DR, OOF, AutoReply"}, None),
-        ({"Return-Path": "<>"}, Hush.BOUNCE),
-        ({"Return-Path": "<>", "Auto-Submitted": "auto-replied"}, Hush.AUTO_REPLY),
+        ({"Return-Path": "<>"}, SuppressReason.BOUNCE),
+        ({"Return-Path": "<>", "Auto-Submitted": "auto-replied"}, SuppressReason.AUTO_REPLY),
         ({"Return-Path": "<jo@tenants.example>"}, None),
-        ({"From": "MAILER-DAEMON@mx.example"}, Hush.BOUNCE),
-        ({"X-Failed-Recipients": "who@x.example"}, Hush.BOUNCE),
-        ({"Precedence": "bulk"}, Hush.BULK),
-        ({"Precedence": "List"}, Hush.BULK),
-        ({"Precedence": "auto_reply"}, Hush.AUTO_REPLY),
+        ({"From": "MAILER-DAEMON@mx.example"}, SuppressReason.BOUNCE),
+        ({"X-Failed-Recipients": "who@x.example"}, SuppressReason.BOUNCE),
+        ({"Precedence": "bulk"}, SuppressReason.BULK),
+        ({"Precedence": "List"}, SuppressReason.BULK),
+        ({"Precedence": "auto_reply"}, SuppressReason.AUTO_REPLY),
         ({"Precedence": "first-class"}, None),
-        ({"List-Id": "<news.example>"}, Hush.BULK),
-        ({"List-Unsubscribe": "<mailto:u@x.example>"}, Hush.BULK),
-        ({"X-Autoreply": "yes"}, Hush.AUTO_REPLY),
+        ({"List-Id": "<news.example>"}, SuppressReason.BULK),
+        ({"List-Unsubscribe": "<mailto:u@x.example>"}, SuppressReason.BULK),
+        ({"X-Autoreply": "yes"}, SuppressReason.AUTO_REPLY),
         ({"X-Autoreply": "no"}, None),
-        ({"Content-Type": "multipart/report; report-type=delivery-status; boundary=b"}, Hush.BOUNCE),
-        ({"Content-Type": 'multipart/report; report-type="disposition-notification"; boundary=b'}, Hush.RECEIPT),
-        ({"Content-Type": "multipart/report; boundary=b"}, Hush.BOUNCE),
-        ({"Content-Type": "Multipart/Report; report-type=feedback-report"}, Hush.COMPLAINT),
-        ({OWN_HEADER: "m-17"}, Hush.OWN),
-        ({OWN_HEADER: "m-17", **AUTOMATIC_HEADERS}, Hush.OWN),
+        ({"Content-Type": "multipart/report; report-type=delivery-status; boundary=b"}, SuppressReason.BOUNCE),
+        (
+            {"Content-Type": 'multipart/report; report-type="disposition-notification"; boundary=b'},
+            SuppressReason.RECEIPT,
+        ),
+        ({"Content-Type": "multipart/report; boundary=b"}, SuppressReason.BOUNCE),
+        ({"Content-Type": "Multipart/Report; report-type=feedback-report"}, SuppressReason.COMPLAINT),
+        ({OWN_HEADER: "m-17"}, SuppressReason.OWN),
+        ({OWN_HEADER: "m-17", **AUTOMATIC_HEADERS}, SuppressReason.OWN),
         ({}, None),
     ],
 )
-def test_a_machine_answers_people_only(headers: dict[str, str], hush: Hush | None) -> None:
+def test_a_machine_answers_people_only(headers: dict[str, str], hush: SuppressReason | None) -> None:
     found = received(mail(headers=headers))
-    assert found.hush is hush
+    assert found.suppress is hush
     assert found.text
 
 
 def test_our_automatic_mail_says_that_no_person_wrote_it() -> None:
     assert AUTOMATIC_HEADERS["Auto-Submitted"] == "auto-replied"
-    assert received(mail(headers=AUTOMATIC_HEADERS)).hush is Hush.AUTO_REPLY
+    assert received(mail(headers=AUTOMATIC_HEADERS)).suppress is SuppressReason.AUTO_REPLY
 
 
 def test_a_bounce_that_somebody_passes_on_is_a_question_of_theirs() -> None:
@@ -100,7 +103,7 @@ def test_a_bounce_that_somebody_passes_on_is_a_question_of_theirs() -> None:
         b"\r\n--c\r\nContent-Type: message/delivery-status\r\n\r\nAction: failed\r\n\r\n--c--\r\n--b--\r\n"
     )
     found = received(mail(body, {"Content-Type": "multipart/mixed; boundary=b"}))
-    assert found.hush is None
+    assert found.suppress is None
     assert found.text == "What does this mean?"
 
 
@@ -108,7 +111,7 @@ def test_what_we_write_ourselves_is_stored_as_ours() -> None:
     headers: dict[str, str | bytes | None] = {"From": "Desk <Desk@Homes.example>", "To": "jo@tenants.example"}
     for receipt in (RECEIPT, Receipt(at=RECEIVED, own=frozenset({"@homes.example"}))):
         found = received(mail(headers=headers), receipt)
-        assert found.hush is Hush.OWN
+        assert found.suppress is SuppressReason.OWN
         assert found.extra["direction"] == "outbound"
         assert (found.party.account, found.party.sender) == ("desk@homes.example", "jo@tenants.example")
         assert found.participants == ("jo@tenants.example",)
@@ -120,18 +123,18 @@ def test_machines_that_answer_each_other_are_held() -> None:
     answered: list[datetime] = []
     for second in range(0, 60, 10):
         now = start + timedelta(seconds=second)
-        assert received(mail(b"> we are closed", {"In-Reply-To": "<a@b.example>"})).hush is None
-        if held_until(answered, now) is None:
+        assert received(mail(b"> we are closed", {"In-Reply-To": "<a@b.example>"})).suppress is None
+        if retry_at(answered, now) is None:
             answered.append(now)
     assert len(answered) == 4
-    assert held_until(answered, start + timedelta(seconds=50)) == start + timedelta(minutes=1)
+    assert retry_at(answered, start + timedelta(seconds=50)) == start + timedelta(minutes=1)
 
 
 def test_no_day_sees_more_automatic_answers_than_the_cap() -> None:
     now = start = datetime(2026, 6, 1, tzinfo=UTC)
     answered: list[datetime] = []
     while now < start + timedelta(days=1):
-        now = held_until(answered, now) or now
+        now = retry_at(answered, now) or now
         answered.append(now)
         now += timedelta(seconds=1)
     in_the_day = [at for at in answered if at < start + timedelta(days=1)]
@@ -142,9 +145,9 @@ def test_no_day_sees_more_automatic_answers_than_the_cap() -> None:
 
 def test_a_correspondent_who_was_answered_long_ago_is_not_held() -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    assert held_until([now - timedelta(days=2)] * 500, now) is None
-    assert held_until([], now) is None
-    assert held_until([now], now, caps=[Cap(1, timedelta(seconds=5))]) == now + timedelta(seconds=5)
+    assert retry_at([now - timedelta(days=2)] * 500, now) is None
+    assert retry_at([], now) is None
+    assert retry_at([now], now, caps=[RateLimit(1, timedelta(seconds=5))]) == now + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("domain", ["email.amazonses.com", "eu-west-1.amazonses.com", "us-gov-west-1.amazonses.com"])
@@ -214,8 +217,8 @@ def test_a_body_that_is_html_becomes_text_without_what_is_quoted() -> None:
     )
     found = received(mail(html, {"Content-Type": "text/html"}))
     assert found.text == "Tomorrow at nine."
-    assert found.whole is not None
-    assert found.whole.endswith("When?")
+    assert found.full_text is not None
+    assert found.full_text.endswith("When?")
 
 
 def test_what_stands_only_in_the_subject_is_said() -> None:

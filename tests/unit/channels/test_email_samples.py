@@ -10,7 +10,7 @@ from tests.unit.channels.channels import SAMPLES, here, sample
 from tests.unit.channels.mails import RECEIVED, received
 
 from afterturn.channels.email.message import Receipt
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 
 FOLDER = SAMPLES / "email-raw"
 
@@ -21,7 +21,7 @@ class Expected:
 
     sender: str
     begins: str
-    hush: Hush | None = None
+    hush: SuppressReason | None = None
     id: str | None = None
     after: str | None = None
     root: str | None = None
@@ -38,26 +38,26 @@ EXPECTED = {
     "auto-reply-x-autoreply": Expected(
         "user2298@d006.example.net",
         "Let's talk about these images:",
-        Hush.AUTO_REPLY,
+        SuppressReason.AUTO_REPLY,
         after="4e6e35f5a38b4_479f13bb90078178@d746.example.net",
     ),
     "bilingual-simple": Expected("hello@example.com", "This line is in English\nА эта линия по-русски."),
     "bounce-delayed": Expected(
         "mailer-daemon@cs.example.com",
         "The original message was received",
-        Hush.BOUNCE,
+        SuppressReason.BOUNCE,
         files=("message/delivery-status", "message/rfc822"),
     ),
     "bounce-gmail-no-dns": Expected(
         "mailer-daemon@d674.example.net",
         "Delivery to the following recipient failed permanently:",
-        Hush.BOUNCE,
+        SuppressReason.BOUNCE,
         whole="----- Original message -----",
     ),
     "bounce-mailbox-full": Expected(
         "mailer-daemon@d333.example.net",
         "*** ATTENTION ***",
-        Hush.BOUNCE,
+        SuppressReason.BOUNCE,
         root="4E326A95.3010907@example.com",
         after="4E326A95.3010907@example.com",
         files=("message/delivery-status", "text/rfc822-headers"),
@@ -65,14 +65,14 @@ EXPECTED = {
     "bounce-zed": Expected(
         "mailer-daemon@d135.example.net",
         "This is the mail system at host mail.example.com.",
-        Hush.BOUNCE,
+        SuppressReason.BOUNCE,
         after="20090708054735.GC7578@example.com",
         files=("message/delivery-status", "message/rfc822"),
     ),
     "complaints-yahoo": Expected(
         "user2287@d513.example.net",
         "This is an email abuse report",
-        Hush.COMPLAINT,
+        SuppressReason.COMPLAINT,
         after="20120711015015.4A8BE2E088E@www.example.com",
         files=("message/feedback-report", "message/rfc822"),
     ),
@@ -86,7 +86,7 @@ EXPECTED = {
     "disposition-notification": Expected(
         "joe_recipient@example.com",
         "The message sent on 1995 Sep 19",
-        Hush.RECEIPT,
+        SuppressReason.RECEIPT,
         after="199509192301.23456@example.org",
         files=("message/disposition-notification", "message/rfc822"),
     ),
@@ -96,7 +96,7 @@ EXPECTED = {
     "from-encoding": Expected(
         "user6335@d402.example.net",
         "Marc Slemko wrote:",
-        Hush.BULK,
+        SuppressReason.BULK,
         after="Pine.BSF.3.95q.970712135859.28530B-100000@d202.example.net",
         ends="---/dev/il",
     ),
@@ -109,13 +109,13 @@ EXPECTED = {
     "list-bulk-autosuppress": Expected(
         "noreply@d088.example.net",
         "Branch: refs/heads/1007812",
-        Hush.BULK,
+        SuppressReason.BULK,
         id="bluez/bluez/push/refs/heads/1007812/1fbdb2-000000@d088.example.net",
     ),
     "list-digest": Expected(
         "user8708@d808.example.net",
         "Send Ppp mailing list submissions to",
-        Hush.BULK,
+        SuppressReason.BULK,
         files=("message/rfc822",) * 5,
     ),
     "mailformed-headers": Expected("user0027@d239.example.net", "----fa**f__fawf", ends="----faf__fawf--"),
@@ -166,7 +166,7 @@ EXPECTED = {
     "report_422": Expected(
         "mailer-daemon@d697.example.net",
         "**********",
-        Hush.BOUNCE,
+        SuppressReason.BOUNCE,
         after="15655788.13.1200472642578.JavaMail.Administrator@d238.example.net",
         files=("message/delivery-status", "text/rfc822-headers"),
     ),
@@ -185,12 +185,12 @@ def test_a_real_mail_means_what_it_says(name: str) -> None:
     found = received(sample(f"email-raw/{name}.eml"), Receipt(at=RECEIVED))
     assert found.at == RECEIVED
     assert found.party.sender == expected.sender
-    assert found.hush is expected.hush
+    assert found.suppress is expected.hush
     assert found.text.startswith(expected.begins)
     assert found.text.endswith(expected.ends or "")
     assert (found.extra.get("text") == "subject") is expected.subject_is_text
-    assert (found.whole is not None) is (expected.whole is not None)
-    assert expected.whole is None or expected.whole in (found.whole or "")
+    assert (found.full_text is not None) is (expected.whole is not None)
+    assert expected.whole is None or expected.whole in (found.full_text or "")
     assert tuple(file.media_type for file in found.attachments) == expected.files
     assert all(file.url.startswith(("mid:", "cid:")) for file in found.attachments)
     assert expected.id in {None, found.provider_id}
@@ -213,6 +213,6 @@ def test_names_subjects_and_dates_are_decoded() -> None:
     simple = received(sample("email-raw/bilingual-simple.eml"))
     assert simple.extra["subject"] == "Simple text. How are you? Как ты поживаешь?"
     assert simple.thread.subject == "simple text. how are you? как ты поживаешь?"
-    assert simple.said_at == datetime(2010, 2, 7, 22, 2, 38, tzinfo=UTC)
+    assert simple.sent_at == datetime(2010, 2, 7, 22, 2, 38, tzinfo=UTC)
     long_name = received(sample("email-raw/japanese_attachment_long_name.eml"))
     assert long_name.attachments[0].name == "かきくけこ" * 5 + ".txt"

@@ -12,7 +12,16 @@ from tests.unit.channels.mails import assert_fits
 
 from afterturn.channels.email.suppression import OWN_HEADER
 from afterturn.channels.outlook.notifications import MAX_BODY_BYTES, MAX_TOKEN_CHARS, fetched, read, verify
-from afterturn.channels.types import Arrival, Arrived, Fetch, Hush, Nothing, Rejected, Reply, Upkeep
+from afterturn.channels.types import (
+    ChannelEvent,
+    FetchRequest,
+    Ignored,
+    ImmediateResponse,
+    InboundMessage,
+    Rejected,
+    SubscriptionEvent,
+    SuppressReason,
+)
 
 SECRET = "secret-of-ours"
 MAILBOX = "desk@homes.example"
@@ -31,7 +40,7 @@ def notification(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def read_all(*notifications: object) -> tuple[Arrival, ...]:
+def read_all(*notifications: object) -> tuple[ChannelEvent, ...]:
     found = read(json_request({"value": list(notifications)}), client_states={"an-older-secret", SECRET})
     for arrival in found:
         assert_fits(arrival)
@@ -68,7 +77,7 @@ def test_the_handshake_gets_its_token_back_decoded() -> None:
     verify(sent, client_states={SECRET})
     (reply,) = read(sent, client_states={SECRET})
     assert_fits(reply)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ImmediateResponse)
     assert reply.status == 200
     assert reply.content_type == "text/plain; charset=utf-8"
     assert reply.body == (
@@ -89,7 +98,7 @@ def test_a_token_that_graph_would_not_send_is_not_repeated(token: str) -> None:
 def test_markup_in_a_token_stays_plain_text() -> None:
     sent = request(b"", url="https://example.com/hook?validationToken=%3Cscript%3E")
     (reply,) = read(sent, client_states=set())
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ImmediateResponse)
     assert reply.body == "<script>"
     assert reply.content_type.startswith("text/plain")
 
@@ -110,14 +119,14 @@ def test_a_notification_counts_by_its_secret(name: str, secret: str) -> None:
         with pytest.raises(Rejected) as refused:
             verify(sent, client_states=wrong)
         assert refused.value.status == 401
-        assert read(sent, client_states=wrong) == (Nothing("wrong-client-state"),)
+        assert read(sent, client_states=wrong) == (Ignored("wrong-client-state"),)
 
 
 @here
 def test_the_sample_of_a_new_message_is_asked_for() -> None:
     (found,) = read(request(sample("graph/message-created.json")), client_states={"secretClientValue"})
     assert_fits(found)
-    assert isinstance(found, Fetch)
+    assert isinstance(found, FetchRequest)
     assert found.source == "graph"
     assert found.reference["resource"] == "users/{user_guid}@{tenant_guid}/messages/{long_id_string}"
     assert found.reference["subscription"] == "{subscription_guid}"
@@ -133,14 +142,16 @@ def test_the_sample_of_a_new_message_is_asked_for() -> None:
 )
 def test_the_samples_of_lifecycle_events_say_what_has_to_be_done(name: str, action: str) -> None:
     (found,) = read(request(sample(f"graph/{name}.json")), client_states={"<secretClientState>"})
-    assert found == Upkeep("graph", action, {"subscription": "<subscription_guid>", "tenant": "<tenant_guid>"})
+    assert found == SubscriptionEvent(
+        "graph", action, {"subscription": "<subscription_guid>", "tenant": "<tenant_guid>"}
+    )
 
 
 @here
 def test_the_sample_of_a_message_arrives() -> None:
     found = fetched(json.loads(sample("graph/message-get-response.json")), now=NOW)
     assert_fits(found)
-    assert isinstance(found, Arrived)
+    assert isinstance(found, InboundMessage)
     assert found.provider_id == "MWHPR6E1BE060@MWHPR1120.namprd22.prod.outlook.com"
     assert found.text == "The group represents Nevada."
     assert (found.party.account, found.party.sender) == (
@@ -148,17 +159,17 @@ def test_the_sample_of_a_message_arrives() -> None:
         "adelev@contoso.onmicrosoft.com",
     )
     assert found.at == datetime(2018, 9, 9, 3, 15, 8, tzinfo=UTC)
-    assert found.said_at == datetime(2018, 9, 9, 3, 15, 6, tzinfo=UTC)
+    assert found.sent_at == datetime(2018, 9, 9, 3, 15, 6, tzinfo=UTC)
     assert found.thread.conversation_id == "mail:graph-AAQkADOUpag6yWs="
-    assert found.hush is None
+    assert found.suppress is None
 
 
 @here
 def test_the_sample_of_a_bounces_headers_is_a_bounce() -> None:
     found = fetched(json.loads(sample("graph/message-get-headers.json")), now=NOW, accounts=(MAILBOX,))
     assert_fits(found)
-    assert isinstance(found, Arrived)
-    assert found.hush is Hush.BOUNCE
+    assert isinstance(found, InboundMessage)
+    assert found.suppress is SuppressReason.BOUNCE
     assert found.provider_id == "graph-AAMkADhAAAW-VPeAAA="
     assert found.party.sender == "unknown"
 
@@ -189,12 +200,12 @@ def test_a_bad_notification_of_a_batch_stays_alone() -> None:
         notification(lifecycleEvent=[]),
         notification(resource="users/u-1/messages/two", resourceData="?"),
     )
-    assert [a.reason if isinstance(a, Nothing) else type(a).__name__ for a in found] == [
+    assert [a.reason if isinstance(a, Ignored) else type(a).__name__ for a in found] == [
         *("Fetch", *["wrong-client-state"] * 5, "bad-resource", "message-changed", "message-changed", "unknown-change"),
         *("not-a-message", "Upkeep", "unknown-lifecycle-event", "unknown-lifecycle-event", "Fetch"),
     ]
     missed = found[11]
-    assert isinstance(missed, Upkeep)
+    assert isinstance(missed, SubscriptionEvent)
     assert missed.action == "resynchronize"
 
 
@@ -231,7 +242,7 @@ def test_a_message_that_is_told_twice_in_a_batch_is_asked_for_once() -> None:
     ],
 )
 def test_nothing_but_a_message_is_called_with_our_credentials(resource: object) -> None:
-    assert read_all(notification(resource=resource)) == (Nothing("bad-resource"),)
+    assert read_all(notification(resource=resource)) == (Ignored("bad-resource"),)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +256,7 @@ def test_nothing_but_a_message_is_called_with_our_credentials(resource: object) 
 )
 def test_a_message_may_be_named_in_several_ways(resource: str) -> None:
     (found,) = read_all(notification(resource=resource))
-    assert isinstance(found, Fetch)
+    assert isinstance(found, FetchRequest)
 
 
 @pytest.mark.parametrize(
@@ -315,16 +326,16 @@ def test_a_message_is_never_received_in_the_future(at: object) -> None:
 @pytest.mark.parametrize(
     ("header", "hush"),
     [
-        (("Auto-Submitted", "auto-generated"), Hush.AUTO_REPLY),
+        (("Auto-Submitted", "auto-generated"), SuppressReason.AUTO_REPLY),
         (("Auto-Submitted", "no"), None),
         (("X-Auto-Response-Suppress", "All"), None),
-        (("Return-Path", "<>"), Hush.BOUNCE),
-        (("Precedence", "bulk"), Hush.BULK),
-        (("Content-Type", "multipart/report; report-type=disposition-notification"), Hush.RECEIPT),
-        ((OWN_HEADER, "m-1"), Hush.OWN),
+        (("Return-Path", "<>"), SuppressReason.BOUNCE),
+        (("Precedence", "bulk"), SuppressReason.BULK),
+        (("Content-Type", "multipart/report; report-type=disposition-notification"), SuppressReason.RECEIPT),
+        ((OWN_HEADER, "m-1"), SuppressReason.OWN),
     ],
 )
-def test_a_machine_answers_people_only(header: tuple[str, str], hush: Hush | None) -> None:
+def test_a_machine_answers_people_only(header: tuple[str, str], hush: SuppressReason | None) -> None:
     name, value = header
     assert arrived(internetMessageHeaders=[{"name": name, "value": value}]).hush is hush
 
@@ -334,20 +345,20 @@ def test_what_a_person_of_ours_sends_from_outlook_is_stored_as_ours() -> None:
     theirs = [{"emailAddress": {"address": "jo@tenants.example"}}]
     changed: dict[str, Any] = {"from": ours, "toRecipients": theirs, "ccRecipients": []}
     found = arrived(**changed)
-    assert found.hush is Hush.OWN
+    assert found.hush is SuppressReason.OWN
     assert found.extra["direction"] == "outbound"
     assert (found.party.account, found.party.sender) == (MAILBOX, "jo@tenants.example")
     sent_by_us = arrived(**changed, internetMessageHeaders=[{"name": OWN_HEADER, "value": "m-1"}])
-    assert sent_by_us == Nothing("own-message")
+    assert sent_by_us == Ignored("own-message")
 
 
 def test_a_draft_or_a_message_that_is_gone_makes_no_turn() -> None:
-    assert arrived(isDraft=True) == Nothing("draft")
+    assert arrived(isDraft=True) == Ignored("draft")
     gone = {"error": {"code": "ErrorItemNotFound", "message": "not found"}}
-    assert fetched(gone, now=NOW) == Nothing("message-gone")
+    assert fetched(gone, now=NOW) == Ignored("message-gone")
     answers: list[object] = [None, [], "x", {}, {"value": []}]
     for answer in answers:
-        assert fetched(answer, now=NOW) == Nothing("not-a-message")
+        assert fetched(answer, now=NOW) == Ignored("not-a-message")
 
 
 def test_attachments_are_named_and_not_read() -> None:

@@ -15,20 +15,20 @@ import pytest
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.channels.auto_reply import DISPATCH, Answering
+from afterturn.channels.auto_reply import DISPATCH, AutoReply
 from afterturn.channels.directory import Directory
-from afterturn.channels.ingest import ABOUT, DELIVERY, OPTED_OUT, PERSON, Intake
-from afterturn.channels.responder import Asked, Responder
+from afterturn.channels.ingest import ABOUT, DELIVERY, OPTED_OUT, PERSON, Ingest
+from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.types import (
-    Arrived,
-    Called,
-    Delivery,
-    Edited,
-    Hush,
-    Moved,
-    Nothing,
+    CallEvent,
+    DeliveryUpdate,
+    Ignored,
+    InboundMessage,
+    MessageEdited,
     Party,
+    SuppressReason,
     Thread,
+    ThreadMigrated,
     Utterance,
 )
 from afterturn.model import Channel, Direction, Message, Role
@@ -40,7 +40,7 @@ OURS, THEIRS = "+15550100", "+15158226442"
 
 @dataclass
 class House:
-    """A file, a funnel on it, and what somebody answers."""
+    """A file, a webhook function on it, and what somebody answers."""
 
     backbone: Backbone
     clock: ManualClock
@@ -49,14 +49,14 @@ class House:
     wait: timedelta = timedelta(minutes=10)
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> Ingest:
         answering = self.responder is not None
-        return Intake(self.backbone, self.backbone.store, self.clock, directory=self.directory, answering=answering)
+        return Ingest(self.backbone, self.backbone.store, self.clock, directory=self.directory, answering=answering)
 
     @property
-    def answering(self) -> Answering:
+    def answering(self) -> AutoReply:
         store = self.backbone.store
-        return Answering(self.backbone, store, store, self.clock, responder=self.responder)
+        return AutoReply(self.backbone, store, store, self.clock, responder=self.responder)
 
     async def texts(self, conversation_id: str = f"sms:{THEIRS}") -> list[str]:
         return [one.text for one in await self.backbone.store.messages(conversation_id)]
@@ -80,8 +80,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield house
 
 
-def sms(number: int, text: str = "Hello", **more: Any) -> Arrived:
-    given = Arrived(
+def sms(number: int, text: str = "Hello", **more: Any) -> InboundMessage:
+    given = InboundMessage(
         channel=Channel.SMS,
         provider_id=f"SM{number}",
         party=Party(OURS, THEIRS),
@@ -93,8 +93,8 @@ def sms(number: int, text: str = "Hello", **more: Any) -> Arrived:
     return replace(given, **more)
 
 
-def mail(name: str, *, after: tuple[str, ...] = (), subject: str | None = None, **more: Any) -> Arrived:
-    given = Arrived(
+def mail(name: str, *, after: tuple[str, ...] = (), subject: str | None = None, **more: Any) -> InboundMessage:
+    given = InboundMessage(
         channel=Channel.EMAIL,
         provider_id=name,
         party=Party("oak@example.com", "tenant@example.org"),
@@ -168,7 +168,7 @@ async def test_of_a_mail_everything_is_kept_beside_what_is_new(house: House) -> 
 async def test_deliveries_never_go_back_and_are_no_turns(house: House) -> None:
     """F49: delivered, sent, delivered stays delivered; and an id seen in a state is no known message."""
     for state, rank in (("delivered", 40), ("sent", 20), ("delivered", 40)):
-        taken = await house.intake.take(Delivery("SM1", state, rank, NOW))
+        taken = await house.intake.take(DeliveryUpdate("SM1", state, rank, NOW))
         assert taken.outcome == "noted"
     noted = await house.backbone.store.noted(DELIVERY, ["SM1"])
     assert isinstance(noted["SM1"], dict)
@@ -177,8 +177,8 @@ async def test_deliveries_never_go_back_and_are_no_turns(house: House) -> None:
     assert (await house.intake.take(sms(1))).outcome == "settled"
 
 
-def call(state: str, *said: str, seconds: int = 0) -> Called:
-    return Called(
+def call(state: str, *said: str, seconds: int = 0) -> CallEvent:
+    return CallEvent(
         provider_id="CA1",
         party=Party(OURS, THEIRS),
         thread=Thread(f"voice:{THEIRS}"),
@@ -229,7 +229,7 @@ async def test_a_long_call_is_one_turn(house: House) -> None:
     assert (len(await house.texts(voice)), await house.turns(voice)) == (75, 1)
 
 
-def telegram(chat: str, number: int) -> Arrived:
+def telegram(chat: str, number: int) -> InboundMessage:
     thread = Thread(f"telegram:{chat}")
     return sms(number, f"{chat} {number}", channel=Channel.TELEGRAM, provider_id=f"{chat}:{number}", thread=thread)
 
@@ -241,7 +241,7 @@ async def test_a_group_that_moved_is_one_conversation(house: House, order: str) 
     """F34: its service messages come before, between or after what is said under the new id."""
     for number, what in enumerate(order.split(), 1):
         if what == "move":
-            await house.intake.take(Moved("telegram:-45", "telegram:-100247", NOW))
+            await house.intake.take(ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
         else:
             await house.intake.take(telegram("-45" if what == "old" else "-100247", number))
     rows = (await house.backbone.inbox.page(_everything())).rows
@@ -260,7 +260,7 @@ def _everything() -> Any:
 async def test_an_edit_changes_what_is_stored_and_settles_nothing(house: House) -> None:
     """F8: an edit of nothing but its marks, then of its words, then the older one once more; and one of the unknown."""
     await house.intake.take(telegram("-45", 10))
-    edited = Edited("-45:10", Thread("telegram:-45"), NOW + timedelta(seconds=20), "-45 10")
+    edited = MessageEdited("-45:10", Thread("telegram:-45"), NOW + timedelta(seconds=20), "-45 10")
     for one in (
         edited,
         replace(edited, at=NOW + timedelta(seconds=40), text="go on"),
@@ -274,14 +274,14 @@ async def test_an_edit_changes_what_is_stored_and_settles_nothing(house: House) 
 
 
 async def test_what_means_nothing_is_nothing(house: House) -> None:
-    assert (await house.intake.take(Nothing("service"))).outcome == "nothing"
+    assert (await house.intake.take(Ignored("service"))).outcome == "nothing"
     assert (await house.backbone.store.counts())["conversations"] == 0
 
 
 async def test_an_answer_is_settled_with_what_it_answers_and_waits_to_be_sent(house: House) -> None:
-    asked: list[Asked] = []
+    asked: list[ReplyRequest] = []
 
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         asked.append(one)
         return "We are on it."
 
@@ -317,8 +317,8 @@ async def test_the_parts_of_an_album_are_one_turn(house: House) -> None:
     assert (len(await house.texts()), await house.turns()) == (3, 1)
 
 
-@pytest.mark.parametrize("hush", list(Hush))
-async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(house: House, hush: Hush) -> None:
+@pytest.mark.parametrize("hush", list(SuppressReason))
+async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(house: House, hush: SuppressReason) -> None:
     """F16."""
     house.responder = _words("No!")
     assert (await house.intake.take(sms(1, hush=hush))).outcome == "settled"
@@ -328,7 +328,7 @@ async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(house
 
 async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
     house.responder = _words("Hi")
-    await house.intake.take(sms(1, "STOP", hush=Hush.OPT_OUT, extra={"opt": "out"}))
+    await house.intake.take(sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await house.intake.take(sms(2, "Are you there?"))
     await house.answering.once()
     assert (await house.texts(), await house.turns()) == (["STOP", "Are you there?"], 2)
@@ -342,7 +342,7 @@ async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
 async def test_a_responder_that_fails_is_asked_again_later(house: House) -> None:
     tries = 0
 
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         nonlocal tries
         tries += 1
         if tries < 3:
@@ -362,7 +362,7 @@ async def test_whoever_dies_while_it_is_asked_leaves_the_answer_to_another_and_i
     """Killed before its answer was settled, and just after: the lease ends, somebody else is asked."""
     asked = asyncio.Event()
 
-    async def hang(one: Asked) -> str:
+    async def hang(one: ReplyRequest) -> str:
         asked.set()
         await asyncio.Event().wait()
         return "never"
@@ -382,7 +382,7 @@ async def test_whoever_dies_while_it_is_asked_leaves_the_answer_to_another_and_i
 
 
 def _words(text: str) -> Responder:
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         return text
 
     return answer

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.channels.test_intake import THEIRS, House, house, mail, sms
 
-from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE, Intake
+from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE, Ingest
 from afterturn.channels.threads import THREAD
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 from afterturn.errors import StoreError
 from afterturn.model import ConversationMeta, Message, Turn
 from afterturn.store.port import Note
@@ -48,8 +48,8 @@ class Witness:
 async def test_what_has_to_be_known_of_a_message_is_noted_before_it_is_kept(house: House, *, answering: bool) -> None:
     """Whoever dies in between is called again, and whoever answers at once finds the way back."""
     witness = Witness(house)
-    intake = Intake(witness, house.backbone.store, house.clock, directory=house.directory, answering=answering)
-    await intake.take(sms(1, "STOP", hush=Hush.OPT_OUT, extra={"opt": "out"}))
+    intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, answering=answering)
+    await intake.take(sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await intake.take(sms(2))
     await intake.take(mail("three", extra={"subject": "Hi"}))
     assert witness.seen == {
@@ -82,10 +82,10 @@ class Forgetful:
 
 @pytest.mark.parametrize("name", [ROUTE, ABOUT, OPTED_OUT])
 async def test_what_cannot_be_noted_keeps_its_message_out_until_it_comes_again(house: House, name: str) -> None:
-    stop = sms(1, "STOP", hush=Hush.OPT_OUT, extra={"opt": "out"})
+    stop = sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"})
     forgetful = Forgetful(house, name)
     with pytest.raises(StoreError, match="the disk is full"):
-        await Intake(house.backbone, forgetful, house.clock).take(stop)
+        await Ingest(house.backbone, forgetful, house.clock).take(stop)
     assert (await house.backbone.store.counts())["conversations"] == 0
     await house.intake.take(stop)
     assert await house.texts() == ["STOP"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from afterturn.channels.directory import Directory
-from afterturn.channels.routing import learn, place_of
+from afterturn.channels.routing import learn, resolve_property
 from afterturn.channels.types import Party
 from afterturn.store.kept import MAX_VALUE_BYTES
 
@@ -21,7 +21,7 @@ STRAYS = frozenset({"oak", None})
 
 
 def place(account: str, note: JsonValue, sender: str = "bob@y.example") -> str | None:
-    return place_of(DIRECTORY, Party(account, sender), note)
+    return resolve_property(DIRECTORY, Party(account, sender), note)
 
 
 def learned(*moves: tuple[str | None, str | None, frozenset[str | None] | None]) -> JsonValue:

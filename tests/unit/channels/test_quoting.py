@@ -8,11 +8,11 @@ from datetime import timedelta
 from tests.unit.channels.test_dispatching import Provider, taken
 from tests.unit.channels.test_intake import House, house, telegram
 
-from afterturn.channels.outbox import Dispatching
+from afterturn.channels.outbox import Outbox
 from afterturn.channels.people import reply_chores
-from afterturn.channels.responder import Asked
+from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import Outgoing, Sent
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 from afterturn.model import Direction, Message, Role, Turn
 
 __all__ = ["house"]
@@ -26,11 +26,11 @@ async def told(house: House) -> list[tuple[str, str | None]]:
         seen.append((part.text, part.in_reply_to))
         return await taken(part)
 
-    await Dispatching(house.backbone.store, house.clock, lambda message: Provider([act])).once()
+    await Outbox(house.backbone.store, house.clock, lambda message: Provider([act])).once()
     return seen
 
 
-async def echo(one: Asked) -> str:
+async def echo(one: ReplyRequest) -> str:
     return f"For {[said.text for said in one.messages if said.direction is Direction.INBOUND][-1]}"
 
 
@@ -44,13 +44,13 @@ async def test_answers_that_waited_quote_each_its_own_question(house: House) -> 
 
 
 async def test_an_answer_to_several_quotes_the_last_of_them_and_no_machine(house: House) -> None:
-    async def answer(one: Asked) -> str:
+    async def answer(one: ReplyRequest) -> str:
         await house.intake.take(telegram("-45", 4))
         return "To all of you."
 
     house.responder = answer
-    for number, hush in ((1, None), (2, None), (3, Hush.AUTO_REPLY)):
-        await house.intake.take(replace(telegram("-45", number), hush=hush))
+    for number, hush in ((1, None), (2, None), (3, SuppressReason.AUTO_REPLY)):
+        await house.intake.take(replace(telegram("-45", number), suppress=hush))
     house.clock.advance(timedelta(seconds=5))
     await house.answering.once()
     assert await told(house) == [("To all of you.", "-45:2")]

@@ -12,15 +12,17 @@ from tests.unit.channels.test_intake import NOW, House, house
 from afterturn.channels.email.message import Receipt, read_mail
 from afterturn.channels.ingest import ROUTE
 from afterturn.channels.outlook.notifications import fetched
-from afterturn.channels.responder import Asked
-from afterturn.channels.types import Arrived, Hush
+from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.types import InboundMessage, SuppressReason
 
 __all__ = ["house"]
 
 OURS = "office@homes.example"
 
 
-def mail(name: str, sender: str, reply_to: str | None = None, *, subject: str = "The heating", **more: Any) -> Arrived:
+def mail(
+    name: str, sender: str, reply_to: str | None = None, *, subject: str = "The heating", **more: Any
+) -> InboundMessage:
     """As it came in to our mailbox. ``headers``: more of them; ``extra``: what the provider found out."""
     headers = {
         "From": sender,
@@ -54,7 +56,7 @@ async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(house: House) -
 
 
 async def test_whoever_is_answered_there_may_write_from_there(house: House) -> None:
-    async def said(one: Asked) -> str:
+    async def said(one: ReplyRequest) -> str:
         return f"To {one.recipient}"
 
     house.responder = said
@@ -65,7 +67,7 @@ async def test_whoever_is_answered_there_may_write_from_there(house: House) -> N
     await house.answering.once()
     texts = await house.texts("mail:one@x")
     assert texts.count("To ada@home.example") == 2
-    assert answer.hush is None
+    assert answer.suppress is None
 
 
 async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_away(house: House) -> None:
@@ -115,7 +117,7 @@ def test_an_address_of_ours_the_sender_s_own_and_what_is_none_change_nothing(rep
 )
 def test_what_a_machine_wrote_names_nobody_to_answer(headers: dict[str, str]) -> None:
     one = mail("one@x", "ada@example.org", "mallory@example.net", headers=headers)
-    assert (one.hush is None, one.party.answers) == (False, None)
+    assert (one.suppress is None, one.party.answers) == (False, None)
 
 
 def test_mail_that_its_sender_s_domain_disowns_names_nobody_to_answer() -> None:
@@ -125,7 +127,7 @@ def test_mail_that_its_sender_s_domain_disowns_names_nobody_to_answer() -> None:
 
 def test_what_the_provider_takes_for_spam_names_nobody_to_answer() -> None:
     raw = b"From: ada@example.org\nReply-To: m@example.net\nMessage-ID: <a@b>\n\nHi"
-    assert read_mail(raw, Receipt(at=NOW, hush=Hush.SPAM)).party.answers is None
+    assert read_mail(raw, Receipt(at=NOW, hush=SuppressReason.SPAM)).party.answers is None
 
 
 @pytest.mark.parametrize(("told", "answers"), [("Bob@Example.org", "bob@example.org"), ("bob at example", None)])
@@ -138,7 +140,7 @@ def test_outlook_says_it_too(told: str, answers: str | None) -> None:
         "body": {"contentType": "text", "content": "Hi"},
     }
     one = fetched(message, now=NOW, accounts=(OURS,))
-    assert isinstance(one, Arrived)
+    assert isinstance(one, InboundMessage)
     assert one.party.answers == answers
 
 

@@ -19,7 +19,7 @@ from tests.unit.channels.sns_rig import (
 )
 
 from afterturn.channels.ses.parse import fetched, read, read_notification
-from afterturn.channels.types import Fetch, Hush, Nothing, Upkeep
+from afterturn.channels.types import FetchRequest, Ignored, SubscriptionEvent, SuppressReason
 
 
 @here
@@ -31,9 +31,9 @@ async def test_no_sample_is_let_in_as_its_signature_is_an_example() -> None:
 def test_a_subscription_is_to_be_confirmed_at_a_host_of_sns() -> None:
     url = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=a&Token=t"
     found = only(read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
-    assert found == Upkeep("sns", "confirm", {"url": url, "topic": TOPIC})
+    assert found == SubscriptionEvent("sns", "confirm", {"url": url, "topic": TOPIC})
     gone = only(read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=url)), now=NOW))
-    assert gone == Upkeep("sns", "resubscribe", {"url": url, "topic": TOPIC})
+    assert gone == SubscriptionEvent("sns", "resubscribe", {"url": url, "topic": TOPIC})
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_a_subscription_is_to_be_confirmed_at_a_host_of_sns() -> None:
 )
 def test_no_other_address_is_called_to_confirm(url: object) -> None:
     found = only(read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
-    assert found == Nothing("subscribe-url-not-of-sns")
+    assert found == Ignored("subscribe-url-not-of-sns")
 
 
 @here
 def test_the_sample_of_a_subscription_asks_to_be_confirmed() -> None:
     found = only(read(request(sample("ses-sns/subscription-confirmation.json")), now=NOW))
-    assert isinstance(found, Upkeep)
+    assert isinstance(found, SubscriptionEvent)
     assert found.action == "confirm"
     assert found.reference["topic"] == "arn:aws:sns:us-west-2:123456789012:SES_Notifications"
 
@@ -76,7 +76,7 @@ def test_the_sample_of_a_mail_within_the_notification_arrives() -> None:
 @here
 def test_the_sample_of_a_mail_in_s3_is_asked_for_and_then_arrives() -> None:
     asked = only(read(request(sample("ses-sns/inbound-s3.json")), now=NOW))
-    assert isinstance(asked, Fetch)
+    assert isinstance(asked, FetchRequest)
     assert asked.source == "s3"
     assert asked.reference["bucket"] == "InboundEmailBucket-KeepPrivate"
     assert asked.reference["key"] == "inbound/fqef5sop459utgdf4o9lqbsv7jeo73pejig34301"
@@ -87,7 +87,7 @@ def test_the_sample_of_a_mail_in_s3_is_asked_for_and_then_arrives() -> None:
     assert found.at == datetime(2018, 3, 30, 17, 21, 51, 636_000, tzinfo=UTC)
     assert found.extra["spam"] == "GRAY"
     assert found.extra["raw"].startswith("s3://InboundEmailBucket-KeepPrivate/inbound/")
-    assert found.hush is None
+    assert found.suppress is None
 
 
 @here
@@ -161,18 +161,18 @@ def test_what_ses_takes_for_spam_or_a_virus_is_stored_and_never_answered(verdict
     found = only(
         read_notification(notification(mail(), receipt={**receipt, "action": {"encoding": "BASE64"}}), now=NOW)
     )
-    assert found.hush is Hush.SPAM
+    assert found.hush is SuppressReason.SPAM
     assert found.extra[verdict] == "FAIL"
     assert found.text == "The boiler is cold."
     in_s3 = {**receipt, "action": {"type": "S3", "bucketName": "b", "objectKey": "k"}}
     asked = only(read_notification(notification(None, receipt=in_s3), now=NOW))
-    assert fetched(asked, mail(), now=NOW).hush is Hush.SPAM
+    assert fetched(asked, mail(), now=NOW).suppress is SuppressReason.SPAM
 
 
 def test_a_machine_that_is_also_taken_for_spam_is_a_machine() -> None:
     receipt = {"spamVerdict": {"status": "FAIL"}, "action": {"encoding": "BASE64"}}
     told = notification(mail(headers={"Auto-Submitted": "auto-replied"}), receipt=receipt)
-    assert only(read_notification(told, now=NOW)).hush is Hush.AUTO_REPLY
+    assert only(read_notification(told, now=NOW)).hush is SuppressReason.AUTO_REPLY
 
 
 def test_a_failed_sender_check_is_told_and_hushes_nothing() -> None:
@@ -192,12 +192,12 @@ def test_a_receipt_is_never_in_the_future(timestamp: object) -> None:
 def test_our_own_mail_that_comes_in_is_ours() -> None:
     told = notification(mail(headers={"From": "bot@homes.example", "To": "jo@tenants.example"}))
     found = only(read_notification(told, now=NOW, own={"@homes.example"}))
-    assert found.hush is Hush.OWN
+    assert found.hush is SuppressReason.OWN
     assert found.party.sender == "jo@tenants.example"
 
 
 def test_a_mail_whose_content_another_action_has_takes_nobodys_id() -> None:
-    assert only(read_notification(notification(None), now=NOW)) == Nothing("mail-without-content")
+    assert only(read_notification(notification(None), now=NOW)) == Ignored("mail-without-content")
 
 
 RANKED: list[tuple[dict[str, Any], str]] = [
@@ -237,7 +237,7 @@ def test_how_our_mail_fares_never_gets_better_by_an_older_word() -> None:
     ],
 )
 def test_what_is_genuine_and_no_mail_makes_no_turn(text: str, reason: str) -> None:
-    assert only(read(posted(envelope(Message=text)), now=NOW)) == Nothing(reason)
+    assert only(read(posted(envelope(Message=text)), now=NOW)) == Ignored(reason)
 
 
 def test_an_error_holds_no_address() -> None:

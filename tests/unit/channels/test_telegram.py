@@ -17,7 +17,15 @@ from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.sanitize import CUT_MARK
 from afterturn.channels.telegram.updates import HEADER, read, verify
-from afterturn.channels.types import Arrived, Edited, Hush, Moved, Nothing, Rejected, Request
+from afterturn.channels.types import (
+    Ignored,
+    InboundMessage,
+    MessageEdited,
+    Rejected,
+    SuppressReason,
+    ThreadMigrated,
+    WebhookRequest,
+)
 from afterturn.model import Attachment, Channel
 
 ANNA = ("telegram:299951728", "user299951728", {"name": "Анна Олег", "username": "user7656"})
@@ -119,17 +127,17 @@ def message(**changes: object) -> dict[str, Any]:
 def test_a_message_comes_in_as_it_was_written(name: str) -> None:
     (conversation, sender, extra), provider_id, text, files = MESSAGES[name]
     arrived = only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="helper_bot"))
-    assert isinstance(arrived, Arrived)
+    assert isinstance(arrived, InboundMessage)
     assert (arrived.channel, arrived.provider_id, arrived.text) == (Channel.TELEGRAM, provider_id, text)
     assert (arrived.thread.conversation_id, arrived.party.sender, arrived.participants) == (
         conversation,
         sender,
         (sender,),
     )
-    assert (arrived.party.account, arrived.hush, arrived.album, arrived.extra) == ("helper_bot", None, None, extra)
+    assert (arrived.party.account, arrived.suppress, arrived.album, arrived.extra) == ("helper_bot", None, None, extra)
     assert arrived.attachments == tuple(Attachment(url=u, media_type=m, name=n) for u, m, n in files)
     date = json.loads(sample(f"telegram/{name}.json"))["message"]["date"]
-    assert arrived.said_at == datetime.fromtimestamp(date, UTC)
+    assert arrived.sent_at == datetime.fromtimestamp(date, UTC)
 
 
 @here
@@ -137,21 +145,21 @@ def test_an_edit_changes_the_message_of_its_id() -> None:
     original = only(read(request(sample("telegram/docs-reply.json")), now=NOW, bot="b"))
     edited = only(read(request(sample("telegram/docs-edited-message.json")), now=NOW, bot="b"))
     at = datetime(2015, 9, 7, 17, 23, 20, 10_000, tzinfo=UTC)  # within its second by the update's id
-    assert edited == Edited("1111111:1365", original.thread, at, "Edited text")
+    assert edited == MessageEdited("1111111:1365", original.thread, at, "Edited text")
     assert edited.provider_id == original.provider_id
 
 
 @here
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_no_message_is_nothing_and_no_error(name: str) -> None:
-    assert only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="b")) == Nothing(REASONS[name])
+    assert only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="b")) == Ignored(REASONS[name])
 
 
 @here
 @pytest.mark.parametrize("name", MOVES)
 def test_a_group_that_grows_keeps_its_conversation(name: str) -> None:
     moved = only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="b"))
-    assert moved == Moved("telegram:-519183516", "telegram:-1008160086622", NOW)
+    assert moved == ThreadMigrated("telegram:-519183516", "telegram:-1008160086622", NOW)
 
 
 @here
@@ -161,17 +169,17 @@ def test_every_sample_is_tested() -> None:
 
 
 def test_only_who_knows_the_secret_comes_in() -> None:
-    good = Request("POST", "https://h/hook", {HEADER: SECRET}, b"{}")
+    good = WebhookRequest("POST", "https://h/hook", {HEADER: SECRET}, b"{}")
     verify(good, SECRET)
     verify(good, SECRET)
     for headers in ({}, {HEADER: ""}, {HEADER: SECRET[:-1]}, {HEADER: SECRET.upper()}, {HEADER: "é\udcff"}):
         with pytest.raises(Rejected) as refused:
-            verify(Request("POST", "https://h/hook", headers, b"{}"), SECRET)
+            verify(WebhookRequest("POST", "https://h/hook", headers, b"{}"), SECRET)
         assert refused.value.status == 401
         assert SECRET not in refused.value.reason
     for headers in ({}, {HEADER: ""}):
         with pytest.raises(Rejected):
-            verify(Request("POST", "https://h/hook", headers, b"{}"), "")
+            verify(WebhookRequest("POST", "https://h/hook", headers, b"{}"), "")
 
 
 def test_an_update_that_is_sent_again_brings_the_same() -> None:
@@ -184,9 +192,9 @@ def test_edits_are_edits_even_of_what_only_telegram_sees() -> None:
     other = arrival({"update_id": 3, "edited_message": message(text="go on", edit_date=1780300200)["message"]})
     assert (first.provider_id, first.text) == ("77:10", "stop it")
     at = datetime.fromtimestamp(1780300100, UTC)
-    assert same == Edited("77:10", first.thread, at + timedelta(microseconds=2), "stop it")
-    assert other == Edited("77:10", first.thread, at + timedelta(seconds=100, microseconds=3), "go on")
-    assert arrival({"update_id": 4, "my_chat_member": {"chat": {"id": 77}}}) == Nothing("my-chat-member")
+    assert same == MessageEdited("77:10", first.thread, at + timedelta(microseconds=2), "stop it")
+    assert other == MessageEdited("77:10", first.thread, at + timedelta(seconds=100, microseconds=3), "go on")
+    assert arrival({"update_id": 4, "my_chat_member": {"chat": {"id": 77}}}) == Ignored("my-chat-member")
     photo = [{"file_id": "new", "width": 1, "height": 1}]
     replaced = arrival({"update_id": 5, "edited_message": message(text=None, caption="now", photo=photo)["message"]})
     assert (replaced.text, replaced.attachments) == ("now", (Attachment(url="telegram:new", media_type="image/jpeg"),))
@@ -201,7 +209,7 @@ def test_a_group_that_has_moved_says_so_from_either_side_and_counts_anew() -> No
         arrival(message(chat=new, text=None, migrate_from_chat_id=-4518810793, message_id=1)),
     ]
     assert early.thread.conversation_id == "telegram:-1002471352452"
-    assert moves == [Moved("telegram:-4518810793", "telegram:-1002471352452", NOW)] * 2
+    assert moves == [ThreadMigrated("telegram:-4518810793", "telegram:-1002471352452", NOW)] * 2
     assert early.provider_id != before.provider_id
 
 
@@ -276,22 +284,22 @@ def test_a_place_is_an_attachment_with_its_name() -> None:
     ],
 )
 def test_service_messages_make_no_turn(service: str) -> None:
-    assert arrival(message(text=None, **{service: {"text": "x"}})) == Nothing("service-message")
+    assert arrival(message(text=None, **{service: {"text": "x"}})) == Ignored("service-message")
 
 
 @pytest.mark.parametrize(
     ("sender", "bot", "hush"),
     [
-        ({"from": {"id": 5, "is_bot": True, "username": "Other_bot"}}, "helper_bot", Hush.AUTO_REPLY),
-        ({"from": {"id": 5, "is_bot": True, "username": "Helper_Bot"}}, "@helper_bot", Hush.OWN),
-        ({"from": {"id": 5, "is_bot": True}}, "5", Hush.OWN),
-        ({"from": {"id": 777000}, "sender_chat": {"id": -100}, "is_automatic_forward": True}, "b", Hush.BULK),
+        ({"from": {"id": 5, "is_bot": True, "username": "Other_bot"}}, "helper_bot", SuppressReason.AUTO_REPLY),
+        ({"from": {"id": 5, "is_bot": True, "username": "Helper_Bot"}}, "@helper_bot", SuppressReason.OWN),
+        ({"from": {"id": 5, "is_bot": True}}, "5", SuppressReason.OWN),
+        ({"from": {"id": 777000}, "sender_chat": {"id": -100}, "is_automatic_forward": True}, "b", SuppressReason.BULK),
         ({"from": {"id": 1087968824, "is_bot": True}, "sender_chat": {"id": -100}}, "helper_bot", None),
         ({"from": {"id": 5, "is_bot": False}}, "helper_bot", None),
     ],
 )
 def test_machines_are_not_answered_and_anonymous_people_are(
-    sender: dict[str, Any], bot: str, hush: Hush | None
+    sender: dict[str, Any], bot: str, hush: SuppressReason | None
 ) -> None:
     arrived = arrival(message(**sender), bot=bot)
     assert arrived.hush is hush
@@ -343,7 +351,7 @@ def test_a_date_that_cannot_be_is_left_out(date: object) -> None:
     ],
 )
 def test_an_update_that_cannot_be_read_is_nothing_and_not_repeated_for_ever(body: bytes) -> None:
-    assert only(read(request(body), now=NOW, bot="b")) == Nothing("unreadable")
+    assert only(read(request(body), now=NOW, bot="b")) == Ignored("unreadable")
 
 
 WRONG = st.recursive(

@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 from tests.cli.command import turn
 
-from afterturn.channels.responses import Answer
+from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.turns import MAX_BODY_BYTES, TurnDoor
-from afterturn.channels.types import Request
+from afterturn.channels.types import WebhookRequest
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.event import make_event
 from afterturn.model import FlushMode, Turn
@@ -52,13 +52,15 @@ class Settling:
         return Receipt(event=event, new=len(self.turns) == 1)
 
 
-def signed(body: bytes, more: Mapping[str, str] | None = None, *, secret: str = SECRET, at: datetime = NOW) -> Request:
+def signed(
+    body: bytes, more: Mapping[str, str] | None = None, *, secret: str = SECRET, at: datetime = NOW
+) -> WebhookRequest:
     signature = Webhook(secret).sign("msg_1", at, body.decode("utf-8", "replace"))
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(int(at.timestamp())), "webhook-signature": signature}
-    return Request("POST", "https://funnel.example/turns", headers | dict(more or {}), body)
+    return WebhookRequest("POST", "https://webhooks.example/turns", headers | dict(more or {}), body)
 
 
-async def answered(request: Request, settling: Settling) -> Answer:
+async def answered(request: WebhookRequest, settling: Settling) -> WebhookResponse:
     return await TurnDoor(settling, SecretStr(SECRET), lambda: NOW)(request)
 
 
@@ -110,7 +112,7 @@ async def test_another_secret_and_another_body_are_refused() -> None:
     body = turn("c-1").encode()
     assert (await answered(signed(body, secret=OTHER), settling)).status == 401
     good = signed(body)
-    altered = Request("POST", good.url, good.headers, body.replace(b"c-1", b"c-2"))
+    altered = WebhookRequest("POST", good.url, good.headers, body.replace(b"c-1", b"c-2"))
     assert (await answered(altered, settling)).status == 401
     assert settling.turns == []
 
@@ -154,8 +156,10 @@ async def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 async def test_a_body_too_large_and_another_method_are_refused_unread() -> None:
-    assert (await answered(Request("POST", "https://x/", {}, b"x" * (MAX_BODY_BYTES + 1)), Settling())).status == 413
-    answer = await answered(Request("GET", "https://x/", {}, b""), Settling())
+    assert (
+        await answered(WebhookRequest("POST", "https://x/", {}, b"x" * (MAX_BODY_BYTES + 1)), Settling())
+    ).status == 413
+    answer = await answered(WebhookRequest("GET", "https://x/", {}, b""), Settling())
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 

@@ -25,7 +25,7 @@ from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.sanitize import CUT_MARK, public_url
 from afterturn.channels.twilio.messages import MAX_FIELDS, SIGNATURE_HEADER, read, verify
-from afterturn.channels.types import Arrived, Delivery, Hush, Nothing, Rejected, Request
+from afterturn.channels.types import DeliveryUpdate, Ignored, InboundMessage, Rejected, SuppressReason, WebhookRequest
 from afterturn.model import MAX_TEXT_BYTES, Attachment
 
 TEXTS = {
@@ -41,10 +41,10 @@ SIGNED = [*TEXTS, "mms-image-empty-body", "whatsapp-inbound-unicode", "status-de
 def test_a_text_comes_in_as_it_was_written(name: str) -> None:
     signed, _ = signed_sample(f"twilio/{name}")
     arrived = only(read(signed, now=NOW))
-    assert isinstance(arrived, Arrived)
+    assert isinstance(arrived, InboundMessage)
     assert (arrived.provider_id, arrived.party.account, arrived.party.sender, arrived.text) == TEXTS[name]
     assert arrived.thread.conversation_id == f"sms:{arrived.party.sender}"
-    assert (arrived.attachments, arrived.hush, arrived.extra) == ((), None, {})
+    assert (arrived.attachments, arrived.suppress, arrived.extra) == ((), None, {})
 
 
 @here
@@ -69,7 +69,7 @@ def test_whatsapp_is_a_conversation_of_its_own_and_answered_there() -> None:
 @here
 def test_a_status_is_a_delivery() -> None:
     signed, _ = signed_sample("twilio/status-delivered")
-    assert only(read(signed, now=NOW)) == Delivery("SM22222222222222222222222222222222", "delivered", 60, NOW)
+    assert only(read(signed, now=NOW)) == DeliveryUpdate("SM22222222222222222222222222222222", "delivered", 60, NOW)
 
 
 @here
@@ -214,7 +214,7 @@ def test_words_that_opt_out_are_respected(body: str, opt: str | None) -> None:
     arrived = only(read(form_request(MessageSid="SM1", From="+15158226442", Body=body), now=NOW))
     assert arrived.text == body
     assert arrived.extra.get("opt") == opt
-    assert arrived.hush is (Hush.OPT_OUT if opt == "out" else None)
+    assert arrived.hush is (SuppressReason.OPT_OUT if opt == "out" else None)
 
 
 @pytest.mark.parametrize(("found", "opt"), [("STOP", "out"), ("START", "in"), ("HELP", "help"), ("stop", "out")])
@@ -238,11 +238,11 @@ def test_one_phone_is_one_conversation_however_it_is_spelt() -> None:
 
 def states(*callbacks: str) -> str:
     """What is left of a message's states when a lower rank never replaces a higher one."""
-    kept: Delivery | None = None
+    kept: DeliveryUpdate | None = None
     for state in callbacks:
         form = form_request(MessageSid="SM1", MessageStatus=state, From="+15555550100", To="+15158226442")
         delivery = only(read(form, now=NOW))
-        assert isinstance(delivery, Delivery)
+        assert isinstance(delivery, DeliveryUpdate)
         if kept is None or delivery.rank >= kept.rank:
             kept = delivery
     assert kept
@@ -270,8 +270,8 @@ def test_a_late_status_moves_nothing_back(callbacks: tuple[str, ...], state: str
 def test_a_message_that_comes_in_is_none_of_ours_though_a_status_had_its_id() -> None:
     status = form_request(MessageSid="SM1", SmsSid="SM1", SmsStatus="sent", MessageStatus="sent")
     inbound = form_request(MessageSid="SM1", SmsSid="SM1", SmsStatus="received", From="+15158226442", Body="Hi")
-    assert isinstance(only(read(status, now=NOW)), Delivery)
-    assert isinstance(only(read(inbound, now=NOW)), Arrived)
+    assert isinstance(only(read(status, now=NOW)), DeliveryUpdate)
+    assert isinstance(only(read(inbound, now=NOW)), InboundMessage)
 
 
 def test_an_error_is_kept_as_its_number() -> None:
@@ -291,11 +291,13 @@ def test_an_error_is_kept_as_its_number() -> None:
     ],
 )
 def test_what_is_no_text_is_nothing_and_no_error(body: bytes, reason: str) -> None:
-    assert only(read(request(body), now=NOW)) == Nothing(reason)
+    assert only(read(request(body), now=NOW)) == Ignored(reason)
 
 
 def test_the_fields_of_a_get_stand_in_its_url() -> None:
-    asked = Request("GET", "https://h/hook?MessageSid=SM1&From=%2B15158226442&Body=Hi&SmsStatus=received", {}, b"")
+    asked = WebhookRequest(
+        "GET", "https://h/hook?MessageSid=SM1&From=%2B15158226442&Body=Hi&SmsStatus=received", {}, b""
+    )
     assert only(read(asked, now=NOW)).text == "Hi"
 
 

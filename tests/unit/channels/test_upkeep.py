@@ -32,7 +32,7 @@ from tests.unit.channels.sending.rig import Fault
 
 from afterturn import App
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
+from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.outlook.mailbox import LIFETIME
 from afterturn.clock import parse_time
 from afterturn.errors import ConfigError
@@ -140,7 +140,7 @@ async def test_what_graph_wants_done_is_done_once_and_no_mail_is_lost_by_it(
         clock.advance(2 * MINUTE)
         for _ in range(2):
             assert (await house.told(lifecycle(event))).status == 202
-        assert house.funnel.wished.is_set()
+        assert house.webhooks.wished.is_set()
         if not dies:
             await house.keep()
     async with office(tmp_path, exchange, clock) as house:
@@ -282,7 +282,7 @@ async def test_of_two_processes_one_cares_for_a_mailbox(tmp_path: Path, exchange
 async def test_a_running_funnel_sees_to_it_by_itself(house: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("afterturn.channels.runner.SETTLING_S", 0.0)
     stop = asyncio.Event()
-    running = asyncio.create_task(house.funnel.run(stop, poll=0.01))
+    running = asyncio.create_task(house.webhooks.run(stop, poll=0.01))
     try:
         # It is looked through once the subscription is made and written down.
         await _until(lambda: any(call.method == "GET" for call in house.exchange.calls))
@@ -304,7 +304,7 @@ async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
         clock.advance(HOUR)
         exchange.next = [Fault.SILENT]
         calls, stop = len(exchange.calls), asyncio.Event()
-        running = asyncio.create_task(house.funnel.run(stop, poll=0.01))
+        running = asyncio.create_task(house.webhooks.run(stop, poll=0.01))
         await _until(lambda: len(exchange.calls) > calls)
         stop.set()
         async with asyncio.timeout(10):
@@ -338,5 +338,5 @@ async def test_settings_that_could_not_work_are_refused_with_what_to_do(
     settings = settings_of(tmp_path, exchange, **given)
     async with open_backbone(App(shipped=False), settings, clock=clock) as backbone:
         with pytest.raises(ConfigError, match=words):
-            async with open_funnel(backbone, backbone.store, settings, clock):
+            async with open_channels(backbone, backbone.store, settings, clock):
                 raise AssertionError

@@ -24,7 +24,7 @@ from tests.unit.channels.exchange import (
 
 from afterturn import App
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_funnel
+from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.outlook.polling import LOOK_THROUGH_EVERY, RENEW_BELOW, Known, to_do
 from afterturn.errors import StoreBusy
 from afterturn.testing import ManualClock
@@ -67,8 +67,8 @@ async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes
     settings = settings_of(tmp_path, exchange)
     async with open_backbone(App(shipped=False), settings, clock=clock) as backbone:
         store: Any = Dying(backbone.store, last, written=written)
-        async with open_funnel(backbone, store, settings, clock) as funnel:
-            dying = Office(exchange, backbone, clock, funnel)
+        async with open_channels(backbone, store, settings, clock) as webhooks:
+            dying = Office(exchange, backbone, clock, webhooks)
             try:
                 await dying.keep()
             except StoreBusy:

@@ -23,12 +23,12 @@ from tests.unit.channels.channels import (
 from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.twilio import voice
-from afterturn.channels.types import Arrival, Called, Nothing, Party, Rejected, Request
+from afterturn.channels.types import CallEvent, ChannelEvent, Ignored, Party, Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 from afterturn.clock import to_millis
 from afterturn.model import MAX_TEXT_BYTES, Direction, Role
 
-READERS: dict[str, Callable[..., tuple[Arrival, ...]]] = {
+READERS: dict[str, Callable[..., tuple[ChannelEvent, ...]]] = {
     "twilio-voice-completed.form.txt": voice.read,
     "vapi-end-of-call-2024.json": vapi.read,
     "vapi-status-ended.json": vapi.read,
@@ -44,7 +44,7 @@ def called(name: str) -> Any:
     return only(READERS[name](request(sample(f"voice/{name}")), now=NOW))
 
 
-def said(call: Called) -> list[tuple[tuple[Direction, Role], str]]:
+def said(call: CallEvent) -> list[tuple[tuple[Direction, Role], str]]:
     return [((entry.direction, entry.role), entry.text) for entry in call.utterances]
 
 
@@ -121,7 +121,7 @@ def test_retell_s_account_is_read() -> None:
 
 @here
 def test_a_room_of_livekit_is_nothing_and_its_agent_s_report_is_a_call() -> None:
-    assert called("livekit-room-started.json") == Nothing("room-started")
+    assert called("livekit-room-started.json") == Ignored("room-started")
     call = called("livekit-agents-end-call-report.json")
     assert (call.provider_id, call.ended) == ("550e8400-e29b-41d4-a716-446655440000_abc123", True)
     assert call.party == Party("+15550200000", "+15550100000")
@@ -135,13 +135,13 @@ def test_a_room_of_livekit_is_nothing_and_its_agent_s_report_is_a_call() -> None
 # What comes twice and out of order
 
 
-def vapi_report(*messages: tuple[str, str, int], **more: object) -> Request:
+def vapi_report(*messages: tuple[str, str, int], **more: object) -> WebhookRequest:
     entries = [{"role": role, "message": text, "time": 1780300000000 + ms} for role, text, ms in messages]
     call = {"id": "c-1", "customer": {"number": "(515) 822-6442"}}
     return json_request({"message": {"type": "end-of-call-report", "call": call, "messages": entries} | more})
 
 
-def vapi_status(status: str) -> Request:
+def vapi_status(status: str) -> WebhookRequest:
     call = {"id": "c-1", "customer": {"number": "+15158226442"}}
     return json_request({"message": {"type": "status-update", "status": status, "call": call}})
 
@@ -342,7 +342,7 @@ def test_a_call_of_retell_that_reached_nobody_says_so(reason: str, state: str) -
     ],
 )
 def test_what_ends_no_call_is_nothing_and_no_error(read: Any, value: object, reason: str) -> None:
-    assert only(read(json_request(value), now=NOW)) == Nothing(reason)
+    assert only(read(json_request(value), now=NOW)) == Ignored(reason)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_what_ends_no_call_is_nothing_and_no_error(read: Any, value: object, rea
     ],
 )
 def test_what_is_no_call_of_twilio_is_nothing(form: dict[str, str], reason: str) -> None:
-    assert only(voice.read(form_request(**form), now=NOW)) == Nothing(reason)
+    assert only(voice.read(form_request(**form), now=NOW)) == Ignored(reason)
 
 
 @pytest.mark.parametrize("read", [vapi.read, retell.read, livekit.read])

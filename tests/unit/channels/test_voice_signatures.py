@@ -17,7 +17,7 @@ from tests.unit.channels.channels import NOW, assert_survives, here, request, si
 from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.twilio import voice
-from afterturn.channels.types import Rejected, Request
+from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 from afterturn.clock import to_millis
 
@@ -81,7 +81,7 @@ def test_vapi_without_the_secret_is_refused(headers: Mapping[str, str]) -> None:
     refused(lambda: vapi.verify(request(BODY, headers), ""))
 
 
-def retell_signed(body: bytes, when: datetime, key: str = "key_1") -> Request:
+def retell_signed(body: bytes, when: datetime, key: str = "key_1") -> WebhookRequest:
     digits = str(to_millis(when))
     digest = hmac.new(key.encode(), body + digits.encode(), hashlib.sha256).hexdigest()
     return request(body, {retell.SIGNATURE_HEADER: f"v={digits},d={digest}"})

@@ -10,7 +10,7 @@ from tests.unit.channels.test_intake import THEIRS, sms
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.channels.ingest import Intake
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.names import NAMED
 from afterturn.channels.outbox import DISPATCHED
 from afterturn.model import Attachment
@@ -198,7 +198,7 @@ async def test_what_became_of_sending_a_reply_stands_below_it(site: Site, noted:
 
 
 async def test_before_a_reply_it_is_said_that_the_person_wrote_stop(site: Site) -> None:
-    intake, path = Intake(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
+    intake, path = Ingest(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
     words = "This person wrote STOP:"
     async with site.client() as client:
         for number, (opt, said) in enumerate((("", False), ("out", True), ("in", False))):

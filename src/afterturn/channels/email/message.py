@@ -28,10 +28,10 @@ from afterturn.channels.email.reader import (
     parse_mail,
     raw_header,
 )
-from afterturn.channels.email.suppression import READ_HEADERS, hush_of
+from afterturn.channels.email.suppression import READ_HEADERS, suppress_reason
 from afterturn.channels.email.threading import is_own, normal_subject
 from afterturn.channels.sanitize import MAX_FACT_CHARS, attachment, bounded, fact, facts, text_of
-from afterturn.channels.types import Arrived, Hush, Party, Thread
+from afterturn.channels.types import InboundMessage, Party, SuppressReason, Thread
 from afterturn.clock import parse_time
 from afterturn.ids import digest, legal_id
 from afterturn.model import MAX_ID_CHARS, MAX_PARTICIPANTS, MAX_TEXT_BYTES, Attachment, Channel
@@ -59,7 +59,7 @@ class Receipt:
     own: frozenset[str] = frozenset()
     mail_id: str | None = None
     envelope_sender: str = ""
-    hush: Hush | None = None
+    hush: SuppressReason | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,12 +89,12 @@ class Written:
     problem: str | None = None
 
 
-def read_mail(raw: bytes, receipt: Receipt) -> Arrived:
+def read_mail(raw: bytes, receipt: Receipt) -> InboundMessage:
     """A mail of the internet (RFC 5322), whatever is wrong with it. Raises MissingExtra and nothing else."""
     return arrived(written(raw, receipt.mail_id or ""), receipt)
 
 
-def arrived(mail: Written, receipt: Receipt) -> Arrived:
+def arrived(mail: Written, receipt: Receipt) -> InboundMessage:
     """What a mail means."""
     message_id = _name(mail, receipt)
     text, whole, extra = _text(mail)
@@ -102,17 +102,17 @@ def arrived(mail: Written, receipt: Receipt) -> Arrived:
     own = receipt.own | frozenset(receipt.accounts)
     outbound = is_own(sender, own)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
-    hush = hush_of(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
+    hush = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
     if outbound and receipt.extra.get("dmarc") == "FAIL":
         # In our name, and our own domain disowns it: nothing that we have said.
-        outbound, hush, extra = False, Hush.STRANGER, {**extra, "from": sender}
+        outbound, hush, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
     answers = _answers(mail, receipt, account, own) if hush is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
         sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
     others = (sender, *(address for address in mail.recipients if not is_own(address, own)))
     people = dict.fromkeys(_short_id(address) for address in others if address not in {account, NOBODY})
-    return Arrived(
+    return InboundMessage(
         channel=Channel.EMAIL,
         provider_id=message_id,
         party=Party(_short_id(account), _short_id(sender), None if answers in (None, sender) else answers),
@@ -121,10 +121,10 @@ def arrived(mail: Written, receipt: Receipt) -> Arrived:
         text=text,
         attachments=_attachments(mail.attachments, extra),
         participants=tuple(people)[:MAX_PARTICIPANTS],
-        said_at=mail.said_at,
-        hush=hush,
+        sent_at=mail.said_at,
+        suppress=hush,
         extra={**extra, **receipt.extra},
-        whole=whole,
+        full_text=whole,
     )
 
 

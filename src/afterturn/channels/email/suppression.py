@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from afterturn.channels.email.threading import is_own
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 
 OWN_HEADER = "X-Afterturn-Message"
 """On every mail that we send: the id of its message. Whoever forwards it or sends it back does not write to us."""
@@ -43,60 +43,60 @@ _REPORT_TYPE = re.compile(r"\breport-type\s*=\s*\"?([\w-]{1,60})", re.I)
 _MAILER = re.compile(r"(?:mailer-daemon|postmaster|mail-daemon|mdaemon)@", re.I)
 
 _OF_PART = {
-    "message/delivery-status": Hush.BOUNCE,
-    "message/global-delivery-status": Hush.BOUNCE,
-    "message/disposition-notification": Hush.RECEIPT,
-    "message/global-disposition-notification": Hush.RECEIPT,
-    "message/feedback-report": Hush.COMPLAINT,
+    "message/delivery-status": SuppressReason.BOUNCE,
+    "message/global-delivery-status": SuppressReason.BOUNCE,
+    "message/disposition-notification": SuppressReason.RECEIPT,
+    "message/global-disposition-notification": SuppressReason.RECEIPT,
+    "message/feedback-report": SuppressReason.COMPLAINT,
 }
 _OF_REPORT = {
-    "delivery-status": Hush.BOUNCE,
-    "disposition-notification": Hush.RECEIPT,
-    "feedback-report": Hush.COMPLAINT,
+    "delivery-status": SuppressReason.BOUNCE,
+    "disposition-notification": SuppressReason.RECEIPT,
+    "feedback-report": SuppressReason.COMPLAINT,
 }
 
 
-def hush_of(
+def suppress_reason(
     headers: Mapping[str, str], *, kinds: Collection[str] = (), sender: str = "", own: Collection[str] = frozenset()
-) -> Hush | None:
+) -> SuppressReason | None:
     """Why a mail must not be answered, if so.
 
     ``headers``: :data:`READ_HEADERS` by their names in lower case; ``kinds``: the media types of its parts; ``own``:
     addresses of ours, or domains as ``@example.com``.
     """
     if headers.get(OWN_HEADER.lower()) or is_own(sender, own):
-        return Hush.OWN
+        return SuppressReason.OWN
     return _reported(headers, kinds) or _automatic(headers, sender) or _bulk(headers)
 
 
-def _reported(headers: Mapping[str, str], kinds: Collection[str]) -> Hush | None:
+def _reported(headers: Mapping[str, str], kinds: Collection[str]) -> SuppressReason | None:
     kind = headers.get("content-type", "")[:2000]
     if not _REPORT.match(kind.strip()):
         return None
     told = _REPORT_TYPE.search(kind)
     by_part = (_OF_PART[part] for part in kinds if part in _OF_PART)
-    return _OF_REPORT.get(told[1].lower() if told else "") or next(by_part, Hush.BOUNCE)
+    return _OF_REPORT.get(told[1].lower() if told else "") or next(by_part, SuppressReason.BOUNCE)
 
 
-def _automatic(headers: Mapping[str, str], sender: str) -> Hush | None:
+def _automatic(headers: Mapping[str, str], sender: str) -> SuppressReason | None:
     from_mailer = bool(_MAILER.match(sender))
     # RFC 3834 lets a comment and parameters follow the word.
     submitted = re.split(r"[\s;(,]", headers.get("auto-submitted", "").strip().lower(), maxsplit=1)[0]
     if headers.get("x-failed-recipients") or (from_mailer and submitted not in {"", "no"}):
-        return Hush.BOUNCE
+        return SuppressReason.BOUNCE
     replies = ("x-auto-reply", "x-autoreply", "x-autorespond", "x-autoresponder")
     if submitted not in {"", "no"} or any(headers.get(n, "").strip().lower() not in {"", "no"} for n in replies):
-        return Hush.AUTO_REPLY
+        return SuppressReason.AUTO_REPLY
     if _precedence(headers) in {"auto_reply", "auto-reply"}:
-        return Hush.AUTO_REPLY
+        return SuppressReason.AUTO_REPLY
     nobody = any(_is_nobody(headers.get(name, "")) for name in ("return-path", "x-envelope-from"))
-    return Hush.BOUNCE if nobody or from_mailer else None
+    return SuppressReason.BOUNCE if nobody or from_mailer else None
 
 
-def _bulk(headers: Mapping[str, str]) -> Hush | None:
+def _bulk(headers: Mapping[str, str]) -> SuppressReason | None:
     names = ("list-id", "list-post", "list-unsubscribe", "x-mailing-list", "x-mailman-version")
     listed = any(headers.get(name, "").strip() for name in names)
-    return Hush.BULK if listed or _precedence(headers) in {"bulk", "junk", "list"} else None
+    return SuppressReason.BULK if listed or _precedence(headers) in {"bulk", "junk", "list"} else None
 
 
 def _precedence(headers: Mapping[str, str]) -> str:

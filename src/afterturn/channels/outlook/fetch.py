@@ -14,7 +14,7 @@ from afterturn.channels.outlook.mailbox import IMMUTABLE
 from afterturn.channels.outlook.notifications import EXPAND, SELECT, fetched
 from afterturn.channels.outlook.send import graph_failed
 from afterturn.channels.sending import Reason, TryLater
-from afterturn.channels.types import Arrival, Fetch, Nothing
+from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
 
 MAX_MESSAGE_BYTES = 32 * 2**20
 """Of JSON, without attachments: several times the longest text that can be stored."""
@@ -47,17 +47,17 @@ class GraphFetching:
         self._own = own
         self._mailbox_of = mailbox_of
 
-    async def fetch(self, asked_for: Fetch) -> Arrival:
+    async def fetch(self, asked_for: FetchRequest) -> ChannelEvent:
         resource = asked_for.reference.get("resource", "")
         steps = resource.split("/")
         if not resource or any(step in ("", ".", "..") for step in map(unquote, steps)):
-            return Nothing("bad-reference")
+            return Ignored("bad-reference")
         if self._mailbox_of is not None:
             mailbox = await self._mailbox_of(asked_for.reference.get("subscription", ""))
             mailbox = mailbox or self._accounts.get(_user(steps).lower())
             if mailbox is None:
                 telemetry.log("mailbox_refused", level=logging.WARNING, stage="graph")
-                return Nothing("foreign-mailbox")
+                return Ignored("foreign-mailbox")
             # Whosever mailbox the notification names: a mail that is not in ours is not found.
             quoted = _QUOTED.fullmatch(steps[-1])
             steps = ["users", mailbox, "messages", quoted[1] if quoted else steps[-1]]
@@ -79,18 +79,18 @@ class GraphFetching:
         answer = await self._access.answered(call)
         return self._read(answer, steps)
 
-    def _read(self, answer: Answered, steps: list[str]) -> Arrival:
+    def _read(self, answer: Answered, steps: list[str]) -> ChannelEvent:
         if answer.status in _GONE:
-            return Nothing("message-gone")
+            return Ignored("message-gone")
         if answer.status != 200:
             failed = graph_failed(answer, self._access)
             if isinstance(failed, TryLater):
                 raise failed
             if failed is None:
-                return Nothing("fetch-refused")
+                return Ignored("fetch-refused")
             raise TryLater("graph", Reason.UNAVAILABLE, failed.code)
         if answer.cut:
-            return Nothing("message-too-large")
+            return Ignored("message-too-large")
         message = answer.json()
         if not message:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")

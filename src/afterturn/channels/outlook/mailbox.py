@@ -37,7 +37,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A mail that is in a mailbox. ``name``: as the funnel calls it, ``""`` where it has no name of its own."""
+    """A mail that is in a mailbox. ``name``: as the webhooks calls it, ``""`` where it has no name of its own."""
 
     id: str
     at: datetime

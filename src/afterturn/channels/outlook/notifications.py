@@ -18,7 +18,16 @@ from afterturn.channels.email.message import Receipt, Written, arrived, received
 from afterturn.channels.email.reader import TROUBLES, message_ids, parse_date, raw_header
 from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
 from afterturn.channels.sanitize import cleaned, fact, field, json_object, same
-from afterturn.channels.types import Arrival, Fetch, Hush, Nothing, Rejected, Reply, Request, Upkeep
+from afterturn.channels.types import (
+    ChannelEvent,
+    FetchRequest,
+    Ignored,
+    ImmediateResponse,
+    Rejected,
+    SubscriptionEvent,
+    SuppressReason,
+    WebhookRequest,
+)
 from afterturn.clock import parse_time
 from afterturn.ids import digest
 
@@ -47,7 +56,7 @@ _LIFECYCLE = {
 _READ_HEADERS = {name.lower() for name in (*READ_HEADERS, "References", "In-Reply-To")}
 
 
-def verify(request: Request, *, client_states: Collection[str]) -> None:
+def verify(request: WebhookRequest, *, client_states: Collection[str]) -> None:
     """Raises Rejected unless this is the handshake, or one notification at least names a secret of ours.
 
     ``client_states``: the secrets that our subscriptions were made with.
@@ -56,29 +65,29 @@ def verify(request: Request, *, client_states: Collection[str]) -> None:
         raise Rejected(401, "no notification names the clientState of a subscription of ours")
 
 
-def read(request: Request, *, client_states: Collection[str]) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[ChannelEvent, ...]:
     """The arrivals of a verified request, in order, each message once; what is wrong in a batch stays alone.
 
     Raises Rejected (400, 413) for what Graph would not send.
     """
     token = _token(request)
     if token is not None:
-        return (Reply(200, token),)
+        return (ImmediateResponse(200, token),)
     found = (_arrival(notification, client_states) for notification in _notifications(request))
     return tuple(_once(found))
 
 
 def fetched(
     message: object, *, now: datetime, accounts: tuple[str, ...] = (), own: Collection[str] = frozenset()
-) -> Arrival:
+) -> ChannelEvent:
     """The message that :func:`read` asked for, as the JSON that Graph answered. Raises MissingExtra and nothing else.
 
     ``accounts``: the mailbox that was read; ``own``: addresses of ours, or domains as ``@example.com``.
     """
     if not isinstance(message, dict) or not message.get("id"):
-        return Nothing("message-gone" if field(message, "error") else "not-a-message")
+        return Ignored("message-gone" if field(message, "error") else "not-a-message")
     if message.get("isDraft") is True:
-        return Nothing("draft")
+        return Ignored("draft")
     ours = tuple(account.lower() for account in accounts)
     mail = _written(message)
     receipt = Receipt(
@@ -90,12 +99,12 @@ def fetched(
         extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
     )
     found = arrived(mail, receipt)
-    if found.hush is Hush.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
-        return Nothing("own-message")
+    if found.suppress is SuppressReason.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
+        return Ignored("own-message")
     return found
 
 
-def _token(request: Request) -> str | None:
+def _token(request: WebhookRequest) -> str | None:
     """What the handshake asks to have repeated, or None for what is no handshake."""
     try:
         query = parse_qsl(urlsplit(request.url).query, keep_blank_values=True, max_num_fields=50)
@@ -107,7 +116,7 @@ def _token(request: Request) -> str | None:
     return token
 
 
-def _notifications(request: Request) -> list[object]:
+def _notifications(request: WebhookRequest) -> list[object]:
     if len(request.body) > MAX_BODY_BYTES:
         raise Rejected(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
     value = field(json_object(request.body), "value")
@@ -121,9 +130,9 @@ def _is_ours(notification: object, client_states: Collection[str]) -> bool:
     return isinstance(given, str) and any(same(given, state) for state in client_states)
 
 
-def _arrival(notification: object, client_states: Collection[str]) -> Arrival:
+def _arrival(notification: object, client_states: Collection[str]) -> ChannelEvent:
     if not _is_ours(notification, client_states):
-        return Nothing("wrong-client-state")
+        return Ignored("wrong-client-state")
     reference = {
         "subscription": fact(field(notification, "subscriptionId")),
         "tenant": fact(field(notification, "tenantId")),
@@ -131,24 +140,24 @@ def _arrival(notification: object, client_states: Collection[str]) -> Arrival:
     event = field(notification, "lifecycleEvent")
     if event is not None:
         action = _LIFECYCLE.get(event) if isinstance(event, str) else None
-        return Upkeep("graph", action, reference) if action else Nothing("unknown-lifecycle-event")
+        return SubscriptionEvent("graph", action, reference) if action else Ignored("unknown-lifecycle-event")
     change = field(notification, "changeType")
     if change != "created":
-        return Nothing("message-changed" if change in ("updated", "deleted") else "unknown-change")
+        return Ignored("message-changed" if change in ("updated", "deleted") else "unknown-change")
     kind = field(notification, "resourceData", "@odata.type")
     if isinstance(kind, str) and not kind.lower().endswith("message"):
-        return Nothing("not-a-message")
+        return Ignored("not-a-message")
     resource = cleaned(field(notification, "resource"))
     # It becomes part of an address that is called with our credentials.
     if not _RESOURCE.fullmatch(resource) or ".." in resource:
-        return Nothing("bad-resource")
-    return Fetch("graph", {"resource": resource, "select": SELECT, "expand": EXPAND, **reference})
+        return Ignored("bad-resource")
+    return FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND, **reference})
 
 
-def _once(arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
+def _once(arrivals: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
     seen: set[tuple[str, str, str]] = set()
     for found in arrivals:
-        if isinstance(found, Fetch):
+        if isinstance(found, FetchRequest):
             # Told by two subscriptions it is two: one of them may be none of ours. Case tells ids of mail apart.
             where, _, mail = found.reference["resource"].rpartition("/")
             name = (where.lower(), mail, found.reference["subscription"])

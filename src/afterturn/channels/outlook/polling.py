@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from afterturn.channels.types import Upkeep
+from afterturn.channels.types import SubscriptionEvent
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.store.port import Keeper
 
@@ -129,7 +129,7 @@ class Mailboxes:
         found = (await self._keeper.noted(SUBSCRIPTION, [subscription])).get(subscription)
         return str(found) if found in self.names else None
 
-    async def wish(self, upkeep: Upkeep) -> bool:
+    async def wish(self, upkeep: SubscriptionEvent) -> bool:
         """Write down what Graph wants done, for whoever does it; false for a subscription that is none of ours."""
         subscription = upkeep.reference.get("subscription", "")
         mailbox = await self.of(subscription)

@@ -20,7 +20,7 @@ from afterturn.channels.outlook.notifications import EXPAND, SELECT
 from afterturn.channels.outlook.polling import OVERLAP, Known, Mailboxes, ToDo, to_do
 from afterturn.channels.sending import Reason, SendFailed, TryLater
 from afterturn.channels.threads import THREAD
-from afterturn.channels.types import Arrival, Fetch, Upkeep
+from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import StoreError
 from afterturn.ids import digest
@@ -47,7 +47,7 @@ _OF_ALL = frozenset({Reason.UNREACHABLE, Reason.THROTTLED, Reason.CONFIGURATION}
 _PAUSES = (30, 60, 120, 300, 900)
 """Seconds before the next try of what failed, each mailbox by itself; the last one again and again."""
 
-Take = Callable[[Arrival, datetime], Awaitable[None]]
+Take = Callable[[ChannelEvent, datetime], Awaitable[None]]
 """The way that a notification goes: fetched, and taken in."""
 
 
@@ -88,7 +88,7 @@ class GraphUpkeep:
                 finally:
                     await self._leases.give_back(lease)
 
-    async def wish(self, upkeep: Upkeep) -> None:
+    async def wish(self, upkeep: SubscriptionEvent) -> None:
         """What Graph wants done is written down; this process or another one does it."""
         known = await self._mailboxes.wish(upkeep)
         status = upkeep.action if known else "foreign-subscription"
@@ -187,7 +187,9 @@ class GraphUpkeep:
 
     async def _one_taken(self, mailbox: str, one: Received) -> None:
         resource = f"users/{mailbox}/messages/{one.id}"
-        await self._take(Fetch("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock())
+        await self._take(
+            FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock()
+        )
 
     async def _tried_since(self, key: str, noted: JsonValue) -> datetime:
         """When a mail could not be had first, however old it was by then: an outage of ours uses up no tries."""

@@ -9,7 +9,7 @@ from afterturn import telemetry
 from afterturn.channels.http_client import Http, Limits, asked, trouble
 from afterturn.channels.sending import Reason, TryLater, Uncertain, Undeliverable
 from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES
-from afterturn.channels.types import Upkeep
+from afterturn.channels.types import SubscriptionEvent
 from afterturn.clock import Clock
 
 LIMITS = Limits(connect=3.0, silence=5.0, whole=8.0)
@@ -37,7 +37,7 @@ class SnsFetching:
         if not _CONFIRMED.search(answer):
             raise TryLater("sns", Reason.UNAVAILABLE, "unreadable")
 
-    async def keep(self, upkeep: Upkeep) -> None:
+    async def keep(self, upkeep: SubscriptionEvent) -> None:
         """Confirm a subscription of a topic that our settings name, also one that has ended.
 
         Whoever has read a notification can end it, as each holds the address that does. It is over for good where the

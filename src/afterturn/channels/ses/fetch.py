@@ -13,7 +13,7 @@ from afterturn.aws.session import Access, open_client
 from afterturn.channels.email.message import MAX_MAIL_BYTES
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
 from afterturn.channels.ses.parse import fetched
-from afterturn.channels.types import Arrival, Fetch, Nothing
+from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
 from afterturn.clock import Clock, parse_time
 
 CALL_S = 60.0
@@ -51,11 +51,11 @@ class S3Fetching:
         self._own = own
         self._buckets = buckets
 
-    async def fetch(self, asked: Fetch) -> Arrival:
+    async def fetch(self, asked: FetchRequest) -> ChannelEvent:
         """The mail; of one that is too large the beginning."""
         bucket, key = asked.reference.get("bucket", ""), asked.reference.get("key", "")
         if not bucket or not key:
-            return Nothing("bad-reference")
+            return Ignored("bad-reference")
         if self._buckets is not None and bucket not in self._buckets:
             # Told again, it may be allowed by then: a forgotten setting must not lose a tenant's mail.
             raise TryLater("s3", Reason.CONFIGURATION, "foreign-bucket", after=CONFIGURATION_PAUSE)
@@ -70,14 +70,14 @@ class S3Fetching:
             if not is_foreign(error) and not _is_broken_off(error):
                 raise
             raise _failed(error) from None
-        return found if isinstance(found, Nothing) else fetched(asked, found, now=self._clock(), own=self._own)
+        return found if isinstance(found, Ignored) else fetched(asked, found, now=self._clock(), own=self._own)
 
-    async def _read(self, bucket: str, key: str) -> bytes | Nothing:
+    async def _read(self, bucket: str, key: str) -> bytes | Ignored:
         answer = await self._client.get_object(Bucket=bucket, Key=key)
         body, raw = answer["Body"], bytearray()
         try:
             if _LOCKED_BY_CLIENT in answer.get("Metadata", {}):
-                return Nothing("mail-encrypted")
+                return Ignored("mail-encrypted")
             # One byte more than is kept, so that it is seen to be too large.
             while len(raw) <= MAX_MAIL_BYTES and (piece := await body.read(_PIECE)):
                 raw += piece
@@ -85,15 +85,15 @@ class S3Fetching:
             body.close()
         return bytes(raw[: MAX_MAIL_BYTES + 1])
 
-    def _missing(self, asked: Fetch) -> Nothing:
+    def _missing(self, asked: FetchRequest) -> Ignored:
         """Raises TryLater while it may still come."""
         try:
             received = parse_time(asked.reference.get("received_at", ""))
         except ValueError:
-            return Nothing("mail-gone")
+            return Ignored("mail-gone")
         if self._clock() - received < MAY_STILL_COME:
             raise TryLater("s3", Reason.UNAVAILABLE, "NoSuchKey", after=timedelta(seconds=30))
-        return Nothing("mail-gone")
+        return Ignored("mail-gone")
 
 
 def _is_broken_off(error: Exception) -> bool:

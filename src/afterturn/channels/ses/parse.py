@@ -18,7 +18,16 @@ from afterturn.channels.email.addresses import spelt
 from afterturn.channels.email.message import Receipt, read_mail, received_time
 from afterturn.channels.sanitize import cleaned, fact, field, json_object, label
 from afterturn.channels.ses.sns import open_envelope, verify
-from afterturn.channels.types import Arrival, Arrived, Delivery, Fetch, Hush, Nothing, Request, Upkeep
+from afterturn.channels.types import (
+    ChannelEvent,
+    DeliveryUpdate,
+    FetchRequest,
+    Ignored,
+    InboundMessage,
+    SubscriptionEvent,
+    SuppressReason,
+    WebhookRequest,
+)
 from afterturn.clock import to_text
 
 __all__ = ["fetched", "read", "read_notification", "verify"]
@@ -48,7 +57,7 @@ _SOFT_BOUNCE_RANK = 25
 """Above a delay and below a delivery: a full mailbox or an absence note, after which the mail may still get through."""
 
 
-def read(request: Request, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
     """The arrivals of a verified request. ``own``: our addresses, or domains as ``@example.com``.
 
     Raises Rejected (400) for what is no envelope of SNS.
@@ -56,28 +65,28 @@ def read(request: Request, *, now: datetime, own: Collection[str] = frozenset())
     envelope = open_envelope(request)
     if envelope.kind != "Notification":
         if envelope.subscribe_url is None:
-            return (Nothing("subscribe-url-not-of-sns"),)
+            return (Ignored("subscribe-url-not-of-sns"),)
         # Both are confirmed at the same address: what has ended begins anew, as long as the topic is one of ours.
         action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
-        return (Upkeep("sns", action, {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
+        return (SubscriptionEvent("sns", action, {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
     return read_notification(envelope.message, now=now, own=own)
 
 
-def read_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[Arrival, ...]:
+def read_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
     """The arrivals of what SES wrote into the envelope. Never raises but MissingExtra."""
     notification = json_object(text.encode("utf-8", "surrogatepass"))
     if notification is None:
-        return (Nothing("not-from-ses"),)
+        return (Ignored("not-from-ses"),)
     kind = field(notification, "notificationType") or field(notification, "eventType")
     name = kind.lower().replace(" ", "") if isinstance(kind, str) else ""
     if name == "received":
         return (_received(notification, now, own),)
     if name in _RANKS:
         return (_delivery(notification, name, now),)
-    return (Nothing("event-of-no-interest" if name else "not-from-ses"),)
+    return (Ignored("event-of-no-interest" if name else "not-from-ses"),)
 
 
-def fetched(asked: Fetch, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()) -> Arrived:
+def fetched(asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()) -> InboundMessage:
     """The mail that :func:`read` asked for, as it lay in S3."""
     reference = asked.reference
     verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
@@ -92,7 +101,7 @@ def fetched(asked: Fetch, raw: bytes, *, now: datetime, own: Collection[str] = f
     return read_mail(raw, receipt)
 
 
-def _received(notification: object, now: datetime, own: Collection[str]) -> Arrival:
+def _received(notification: object, now: datetime, own: Collection[str]) -> ChannelEvent:
     action = field(notification, "receipt", "action")
     mail_id = fact(field(notification, "mail", "messageId"))
     received_at = field(notification, "mail", "timestamp") or field(notification, "receipt", "timestamp")
@@ -114,9 +123,9 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Arri
     bucket, key = cleaned(field(action, "bucketName")), cleaned(field(action, "objectKey"))
     if bucket and key:
         reference = {"bucket": bucket, "key": key, "mail_id": mail_id, "accounts": " ".join(filter(None, accounts))}
-        return Fetch("s3", {**reference, "received_at": to_text(received_time(received_at, now)), **verdicts})
+        return FetchRequest("s3", {**reference, "received_at": to_text(received_time(received_at, now)), **verdicts})
     # Another action of the same rule has the mail: one without content would take its id.
-    return Nothing("mail-without-content")
+    return Ignored("mail-without-content")
 
 
 def _bytes(content: str, encoding: object) -> bytes:
@@ -134,17 +143,17 @@ def _verdicts(receipt: object) -> dict[str, str]:
     return {name: status for name, status in found.items() if status and status != "PASS"}
 
 
-def _hush(verdicts: Mapping[str, str]) -> Hush | None:
-    return Hush.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
+def _hush(verdicts: Mapping[str, str]) -> SuppressReason | None:
+    return SuppressReason.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
 
 
-def _delivery(notification: object, name: str, now: datetime) -> Arrival:
+def _delivery(notification: object, name: str, now: datetime) -> ChannelEvent:
     provider_id = fact(field(notification, "mail", "messageId"))
     if not provider_id:
-        return Nothing("event-without-message-id")
+        return Ignored("event-without-message-id")
     detail = field(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
     soft = name == "bounce" and label(field(detail, "bounceType")) not in {"Permanent", "Undetermined"}
-    return Delivery(
+    return DeliveryUpdate(
         provider_id=provider_id,
         state="soft-bounced" if soft else _STATES[name],
         rank=_SOFT_BOUNCE_RANK if soft else _RANKS[name],

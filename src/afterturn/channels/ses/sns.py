@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from afterturn.channels.sanitize import json_object
-from afterturn.channels.types import Rejected, Request
+from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.clock import parse_time
 from afterturn.errors import MissingExtra
 
@@ -79,7 +79,7 @@ class Certificates:
 
 
 async def verify(
-    request: Request,
+    request: WebhookRequest,
     *,
     topics: Collection[str],
     certificates: Certificates,
@@ -105,7 +105,7 @@ async def verify(
     _check_signature(key, signature, string_to_sign(fields), version)
 
 
-def open_envelope(request: Request) -> Envelope:
+def open_envelope(request: WebhookRequest) -> Envelope:
     """What is in a verified request. Raises Rejected (400) for what is no envelope."""
     fields = _fields(request)
     kind = _text(fields, "Type")
@@ -128,7 +128,7 @@ def string_to_sign(fields: dict[str, Any]) -> bytes:
     return "".join(lines).encode("utf-8", "surrogatepass")
 
 
-def _fields(request: Request) -> dict[str, Any]:
+def _fields(request: WebhookRequest) -> dict[str, Any]:
     if request.headers.get("x-amz-sns-rawdelivery", "").lower() == "true":
         raise Rejected(401, "raw delivery carries no signature; turn it off for this subscription")
     if len(request.body) > MAX_BODY_BYTES:

@@ -26,7 +26,7 @@ from afterturn.channels.sending import (
     Undeliverable,
 )
 from afterturn.channels.splitting import shown, split, utf16_width
-from afterturn.channels.types import Moved
+from afterturn.channels.types import ThreadMigrated
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 from afterturn.ids import legal_id
@@ -82,7 +82,7 @@ class TelegramSender:
         after = await self._call(_body(part, str(now)))
         accepted = self._accepted(after)
         before = legal_id(PREFIX, chat)
-        return replace(accepted, moved=Moved(before, legal_id(PREFIX, str(now)), accepted.accepted_at))
+        return replace(accepted, moved=ThreadMigrated(before, legal_id(PREFIX, str(now)), accepted.accepted_at))
 
     async def _call(self, body: dict[str, Any]) -> Answered:
         headers = {"content-type": "application/json", "accept": "application/json"}

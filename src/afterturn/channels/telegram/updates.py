@@ -28,7 +28,18 @@ from afterturn.channels.sanitize import (
     same,
     text_of,
 )
-from afterturn.channels.types import Arrival, Arrived, Edited, Hush, Moved, Nothing, Party, Rejected, Request, Thread
+from afterturn.channels.types import (
+    ChannelEvent,
+    Ignored,
+    InboundMessage,
+    MessageEdited,
+    Party,
+    Rejected,
+    SuppressReason,
+    Thread,
+    ThreadMigrated,
+    WebhookRequest,
+)
 from afterturn.ids import legal_id
 from afterturn.model import Attachment, Channel
 
@@ -74,7 +85,7 @@ _WORDS = ("contact", "poll", "checklist", "dice", "game", "invoice")
 _CONTENT = {"text", "caption", "photo", "paid_media", "location", *_FILES, *_WORDS}
 
 
-def verify(request: Request, secret: str) -> None:
+def verify(request: WebhookRequest, secret: str) -> None:
     """Raises Rejected unless the request carries the secret that the webhook was registered with."""
     if HEADER not in request.headers:
         raise Rejected(401, "has no secret token: register the webhook with one")
@@ -82,19 +93,19 @@ def verify(request: Request, secret: str) -> None:
         raise Rejected(401, "the secret token is wrong")
 
 
-def read(request: Request, *, now: datetime, bot: str) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelEvent, ...]:
     """What an update means to us. ``bot``: the bot's id or name, which no update says. Never raises Rejected."""
     update = json_object(request.body)
     if update is None:
-        return (Nothing("unreadable"),)
+        return (Ignored("unreadable"),)
     for kind in ("message", "edited_message"):
         if isinstance(message := update.get(kind), dict):
             edited = _edited_at(message, update, now) if kind == "edited_message" else None
             return (_read(message, edited, now, bot),)
         if kind in update:
-            return (Nothing("unreadable"),)
+            return (Ignored("unreadable"),)
     kinds = OTHER_KINDS & update.keys()
-    return (Nothing(min(kinds).replace("_", "-") if kinds else "unknown-kind"),)
+    return (Ignored(min(kinds).replace("_", "-") if kinds else "unknown-kind"),)
 
 
 def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datetime) -> datetime:
@@ -105,32 +116,32 @@ def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datet
     return now if at is None else min(at + timedelta(microseconds=int(number or 0) % 1_000_000), now)
 
 
-def _read(message: Mapping[str, Any], edited: datetime | None, now: datetime, bot: str) -> Arrival:
+def _read(message: Mapping[str, Any], edited: datetime | None, now: datetime, bot: str) -> ChannelEvent:
     chat, number = _id(field(message, "chat", "id")), _id(message.get("message_id"))
     if chat is None or number is None:
-        return Nothing("unreadable")
+        return Ignored("unreadable")
     if (after := _id(message.get("migrate_to_chat_id"))) is not None:
-        return Moved(before=_conversation(chat), now=_conversation(after), at=now)
+        return ThreadMigrated(source=_conversation(chat), target=_conversation(after), at=now)
     if (before := _id(message.get("migrate_from_chat_id"))) is not None:
-        return Moved(before=_conversation(before), now=_conversation(chat), at=now)
+        return ThreadMigrated(source=_conversation(before), target=_conversation(chat), at=now)
     return _content(message, edited, chat, number, now, bot)
 
 
 def _content(
     message: Mapping[str, Any], edited: datetime | None, chat: str, number: str, now: datetime, bot: str
-) -> Arrival:
+) -> ChannelEvent:
     extra = _extra(message, chat)
     text = text_of(message.get("text"), extra) or text_of(message.get("caption"), extra)
     text = text or text_of(_in_words(message), extra)
     files = bounded(_attachments(message), extra)
     if not text and not files and "left_out" not in extra:
-        return Nothing("unreadable" if _CONTENT & message.keys() else "service-message")
+        return Ignored("unreadable" if _CONTENT & message.keys() else "service-message")
     provider_id, thread = legal_id("", f"{chat}:{number}"), Thread(_conversation(chat))
     if edited is not None:
-        return Edited(provider_id=provider_id, thread=thread, at=edited, text=text, attachments=files)
+        return MessageEdited(provider_id=provider_id, thread=thread, at=edited, text=text, attachments=files)
     sender = _sender(message, chat)
     album = fact(message.get("media_group_id"))
-    return Arrived(
+    return InboundMessage(
         channel=Channel.TELEGRAM,
         provider_id=provider_id,
         party=Party(bot, sender),
@@ -139,8 +150,8 @@ def _content(
         text=text,
         attachments=files,
         participants=(sender,),
-        said_at=from_seconds(message.get("date"), now),
-        hush=_hush(message, bot),
+        sent_at=from_seconds(message.get("date"), now),
+        suppress=_hush(message, bot),
         album=legal_id("", f"{chat}:{album}") if album else None,
         extra=extra,
     )
@@ -162,14 +173,14 @@ def _sender(message: Mapping[str, Any], chat: str) -> str:
     return legal_id("user", user) if user else legal_id("chat", chat)
 
 
-def _hush(message: Mapping[str, Any], bot: str) -> Hush | None:
+def _hush(message: Mapping[str, Any], bot: str) -> SuppressReason | None:
     sender = field(message, "from")
     if bot.lstrip("@").lower() in {_id(field(sender, "id")), cleaned(field(sender, "username")).lower() or None}:
-        return Hush.OWN
+        return SuppressReason.OWN
     if message.get("is_automatic_forward") is True:  # from the channel that belongs to the group
-        return Hush.BULK
+        return SuppressReason.BULK
     if field(sender, "is_bot") is True and "sender_chat" not in message:
-        return Hush.AUTO_REPLY
+        return SuppressReason.AUTO_REPLY
     return None
 
 

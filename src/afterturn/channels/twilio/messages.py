@@ -21,7 +21,17 @@ from datetime import datetime
 from urllib.parse import parse_qsl
 
 from afterturn.channels.sanitize import attachment, bounded, facts, place, same, text_of
-from afterturn.channels.types import Arrival, Arrived, Delivery, Hush, Nothing, Party, Rejected, Request, Thread
+from afterturn.channels.types import (
+    ChannelEvent,
+    DeliveryUpdate,
+    Ignored,
+    InboundMessage,
+    Party,
+    Rejected,
+    SuppressReason,
+    Thread,
+    WebhookRequest,
+)
 from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Channel
 
@@ -57,7 +67,7 @@ _ERROR = re.compile(r"[0-9]{1,10}\Z")
 _NOT_IN_WORDS = re.compile(r"[\s.!\"'\-]+")
 
 
-def verify(request: Request, auth_token: str) -> None:
+def verify(request: WebhookRequest, auth_token: str) -> None:
     """Raises Rejected unless Twilio signed this request with the account's token.
 
     The rule: https://www.twilio.com/docs/usage/security. A port may be in the URL that was signed or not; values of
@@ -83,7 +93,7 @@ def verify(request: Request, auth_token: str) -> None:
         )
 
 
-def fields(request: Request) -> Mapping[str, str]:
+def fields(request: WebhookRequest) -> Mapping[str, str]:
     """What Twilio says, blanks included: the form, or the query of a GET. Raises Rejected for too many fields."""
     found: dict[str, str] = {}
     for name, value in _pairs(_query(request) if request.method == "GET" else _form(request)):
@@ -91,7 +101,7 @@ def fields(request: Request) -> Mapping[str, str]:
     return found
 
 
-def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A message, a delivery, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     sid = form.get("MessageSid") or form.get("SmsSid") or form.get("SmsMessageSid") or ""
@@ -100,16 +110,16 @@ def read(request: Request, *, now: datetime, region: str | None = None) -> tuple
         return (_arrived(form, sid, now, region),)
     if state and sid:
         return (_delivery(form, sid, state, now),)
-    return (Nothing("call" if "CallSid" in form else "unknown-kind"),)
+    return (Ignored("call" if "CallSid" in form else "unknown-kind"),)
 
 
-def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> Arrived:
+def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> InboundMessage:
     sender = legal_id("", normalise(form.get("From", ""), region) or "unknown")
     extra = facts(name=form.get("ProfileName"))
     text = text_of(form.get("Body", ""), extra)
     if opt := _opt(form.get("OptOutType", ""), text):
         extra["opt"] = opt
-    return Arrived(
+    return InboundMessage(
         channel=Channel.SMS,
         provider_id=legal_id("", sid) if sid else digest(*(part for pair in sorted(form.items()) for part in pair)),
         party=Party(legal_id("", normalise(form.get("To", ""), region) or "unknown"), sender),
@@ -124,7 +134,7 @@ def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | Non
             extra,
         ),
         participants=(sender,),
-        hush=Hush.OPT_OUT if opt == "out" else None,
+        suppress=SuppressReason.OPT_OUT if opt == "out" else None,
         extra=extra,
     )
 
@@ -143,9 +153,9 @@ def _opt(found_by_twilio: str, text: str) -> str | None:
     return None
 
 
-def _delivery(form: Mapping[str, str], sid: str, state: str, now: datetime) -> Delivery:
+def _delivery(form: Mapping[str, str], sid: str, state: str, now: datetime) -> DeliveryUpdate:
     error = form.get("ErrorCode", "")
-    return Delivery(
+    return DeliveryUpdate(
         provider_id=legal_id("", sid),
         state=state if state in RANKS else "unknown",
         rank=RANKS.get(state, 0),
@@ -171,11 +181,11 @@ def _signature(signed: str, auth_token: str) -> str:
     return base64.b64encode(made.digest()).decode()
 
 
-def _query(request: Request) -> str:
+def _query(request: WebhookRequest) -> str:
     return request.url.partition("#")[0].partition("?")[2]
 
 
-def _form(request: Request) -> str:
+def _form(request: WebhookRequest) -> str:
     return request.body.decode("utf-8", "surrogateescape")
 
 

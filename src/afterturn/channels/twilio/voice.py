@@ -10,21 +10,21 @@ from datetime import datetime
 
 from afterturn.channels.sanitize import facts, from_mail_date, label
 from afterturn.channels.twilio.messages import fields, verify
-from afterturn.channels.types import Arrival, Nothing, Request
+from afterturn.channels.types import ChannelEvent, Ignored, WebhookRequest
 from afterturn.channels.voice.calls import Said, called
 
 __all__ = ["read", "verify"]
 
 
-def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     if not form.get("CallSid"):
-        return (Nothing("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
+        return (Ignored("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
     text = form.get("TranscriptionText", "")
     state = "completed" if text else (form.get("CallStatus") or form.get("DialCallStatus") or "").lower()
     if not state:
-        return (Nothing("call-detail"),)
+        return (Ignored("call-detail"),)
     ours, theirs = form.get("To", ""), form.get("From", "")
     if form.get("Direction", "").startswith("outbound"):
         ours, theirs = theirs, ours

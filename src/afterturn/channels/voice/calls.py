@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.channels.sanitize import cleaned, text_of
-from afterturn.channels.types import Called, Party, Request, Thread, Utterance
+from afterturn.channels.types import CallEvent, Party, Thread, Utterance, WebhookRequest
 from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Direction, Role
 
@@ -62,9 +62,9 @@ def called(
     said: Iterable[Said] = (),
     spoken_from: datetime | None = None,
     extra: Mapping[str, str] | None = None,
-    request: Request,
+    request: WebhookRequest,
     whole: bool = True,
-) -> Called:
+) -> CallEvent:
     """A call. ``customer``, ``account``: their number and ours; ``taker``: who of us takes calls where no number was
     dialled; ``spoken_from``: when utterances without a time began.
 
@@ -74,7 +74,7 @@ def called(
     facts = dict(extra or {})
     number = normalise(cleaned(customer), region)
     withheld = number.lower() in _WITHHELD
-    return Called(
+    return CallEvent(
         provider_id=known,
         party=Party(
             account=legal_id("", normalise(cleaned(account), region) or cleaned(taker) or "unknown"),

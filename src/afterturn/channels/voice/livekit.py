@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.channels.sanitize import facts, field, from_iso, json_object, kind_of, same
-from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice.calls import Said, called, entries
 from afterturn.clock import EPOCH
 
@@ -38,7 +38,7 @@ OTHER_KINDS = {
 }
 
 
-def verify(request: Request, api_key: str, api_secret: str, *, now: datetime) -> None:
+def verify(request: WebhookRequest, api_key: str, api_secret: str, *, now: datetime) -> None:
     """Raises Rejected unless the token in ``authorization`` is of this key, in force, and made for this very body.
 
     The token is a JWT (HS256) whose claim ``sha256`` is the body's digest in base64, as LiveKit's ``WebhookReceiver``
@@ -63,14 +63,14 @@ def verify(request: Request, api_key: str, api_secret: str, *, now: datetime) ->
         raise Rejected(401, "the body is not the one that was signed")
 
 
-def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")
     report, event = body.get("data"), body.get("event")
     if event is not None or not isinstance(report, dict) or not isinstance(report.get("room_name"), str):
-        return (Nothing(kind_of(event, OTHER_KINDS)),)
+        return (Ignored(kind_of(event, OTHER_KINDS)),)
     said = [
         Said(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
         for entry in entries(report.get("transcripts"))

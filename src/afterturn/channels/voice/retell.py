@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.channels.sanitize import facts, field, from_millis, json_object, kind_of, label, same
-from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice.calls import ENDED, Said, after, by_lines, called, entries, spoken
 from afterturn.clock import EPOCH
 
@@ -40,7 +40,7 @@ _UNREACHED = {
 _NAMES = {"agent": "agent", "user": "user", "transfer target": "transfer_target"}
 
 
-def verify(request: Request, api_key: str, *, now: datetime) -> None:
+def verify(request: WebhookRequest, api_key: str, *, now: datetime) -> None:
     """Raises Rejected unless Retell signed this request within five minutes of now.
 
     The header is ``v=<milliseconds>,d=<hex>``; the second is the HMAC-SHA256, with the API key that carries the
@@ -58,14 +58,14 @@ def verify(request: Request, api_key: str, *, now: datetime) -> None:
         raise Rejected(401, "the signature is older than five minutes, or the clock is wrong")
 
 
-def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")
     event, call = body.get("event"), body.get("call")
     if not isinstance(call, dict) or event not in ("call_started", *_ENDED_EVENTS):
-        return (Nothing(kind_of(event, OTHER_KINDS)),)
+        return (Ignored(kind_of(event, OTHER_KINDS)),)
     ours, theirs = call.get("to_number"), call.get("from_number")
     if call.get("direction") == "outbound":
         ours, theirs = theirs, ours

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from afterturn.channels.sanitize import facts, field, from_iso, from_millis, json_object, kind_of, label, same
-from afterturn.channels.types import Arrival, Nothing, Rejected, Request
+from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice.calls import Said, after, by_lines, called, entries, spoken
 
 OTHER_KINDS = {
@@ -57,7 +57,7 @@ _NAMES = {"ai": "agent", "assistant": "agent", "bot": "agent", "user": "user", "
 _TURN = re.compile(r"(?:^|(?<=\s))(?=(?:AI|Assistant|Bot|User|Customer): )")
 
 
-def verify(request: Request, secret: str) -> None:
+def verify(request: WebhookRequest, secret: str) -> None:
     """Raises Rejected unless the request carries the secret: as ``x-vapi-secret``, as a bearer token, or in a
     ``x-vapi-signature``, the HMAC-SHA256 of the body.
 
@@ -79,7 +79,7 @@ def verify(request: Request, secret: str) -> None:
         raise Rejected(401, "the secret is wrong")
 
 
-def read(request: Request, *, now: datetime, region: str | None = None) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
@@ -87,7 +87,7 @@ def read(request: Request, *, now: datetime, region: str | None = None) -> tuple
     message = body.get("message")
     kind = field(message, "type")
     if not isinstance(message, dict) or kind not in ("end-of-call-report", "status-update"):
-        return (Nothing(kind_of(kind, OTHER_KINDS)),)
+        return (Ignored(kind_of(kind, OTHER_KINDS)),)
     reason = label(message.get("endedReason"))
     status = label(message.get("status"))
     over = kind == "end-of-call-report" or status == "ended"

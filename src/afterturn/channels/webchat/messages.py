@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from afterturn.channels.sanitize import facts
-from afterturn.channels.types import Arrival, Arrived, Party, Request, Thread
+from afterturn.channels.types import ChannelEvent, InboundMessage, Party, Thread, WebhookRequest
 from afterturn.errors import InvalidInput
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Id, Record, Text, parse
@@ -33,7 +33,7 @@ class Said(Record):
     name: Annotated[str, Field(max_length=200)] = ""
 
 
-def read(request: Request, *, now: datetime) -> tuple[Arrival, ...]:
+def read(request: WebhookRequest, *, now: datetime) -> tuple[ChannelEvent, ...]:
     """The message. Raises InvalidInput that says what is wrong."""
     value = read_json(request.body, where="body")
     if not isinstance(value, dict):
@@ -42,7 +42,7 @@ def read(request: Request, *, now: datetime) -> tuple[Arrival, ...]:
     conversation_id = legal_id("web:", said.conversation_id)
     sender = said.sender or said.conversation_id
     return (
-        Arrived(
+        InboundMessage(
             channel=Channel.WEB,
             # A page counts its own messages: the first one of each visitor may be ``m-1``.
             provider_id=f"web-{digest(said.conversation_id, said.message_id)}",

@@ -191,7 +191,7 @@ _AFTER = {"mapping": _map, "url": _open_url, "permission": _permit}
 
 
 async def url_of(account: Account, wanted: Wanted) -> str:
-    """Where a funnel is called."""
+    """Where a webhook function is called."""
     with told(f"URL of function {wanted.name}"):
         answer = await functions(account).get_function_url_config(FunctionName=wanted.name, Qualifier=ALIAS)
     return str(answer["FunctionUrl"])

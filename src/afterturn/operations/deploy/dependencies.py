@@ -14,9 +14,9 @@ from pathlib import Path
 from afterturn.errors import ConfigError, MissingExtra
 from afterturn.operations.deploy.functions import Part
 
-EXTRAS = {Part.BRIDGE: frozenset({"aws", "temporal"}), Part.FUNNEL: frozenset({"aws"})}
+EXTRAS = {Part.BRIDGE: frozenset({"aws", "temporal"}), Part.WEBHOOKS: frozenset({"aws"})}
 OF_CHANNELS = frozenset({"channels"})
-"""What a funnel has besides, where a channel is set: it reads mail, and checks who sent it."""
+"""What a webhook function has besides, where a channel is set: it reads mail, and checks who sent it."""
 COMMAND_ONLY = frozenset({"rich", "typer"})
 """What only the command needs."""
 UNBUILT = frozenset({"quotequail"})
@@ -67,7 +67,7 @@ def _copy(name: str, folder: Path) -> list[str]:
         found = distribution(name)
     except PackageNotFoundError:
         raise MissingExtra(
-            f"{name} is not installed here, and a funnel with channels needs it: pip install 'afterturn[aws,channels]'"
+            f"{name} is not installed here, and the webhook function needs it: pip install 'afterturn[aws,channels]'"
         ) from None
     for file in found.files or ():
         if file.suffix == ".py" or file.name == "METADATA":
@@ -84,7 +84,7 @@ def _name_of(requirement: str) -> str:
 
 def needs(part: Part, requirements: Iterable[str], *, channels: bool = False) -> list[str]:
     """Of afterturn's own requirements, as its metadata tells them, those of a function."""
-    found, extras = [], EXTRAS[part] | (OF_CHANNELS if channels and part is Part.FUNNEL else frozenset())
+    found, extras = [], EXTRAS[part] | (OF_CHANNELS if channels and part is Part.WEBHOOKS else frozenset())
     for one in requirements:
         text, _, marker = one.partition(";")
         extra = _EXTRA.search(marker)

@@ -34,17 +34,17 @@ _OTHERS = re.compile(
     r"|APP|BRIDGE_POLLS|BUSY_TIMEOUT|DB|EMITTER|GRACE|LANE|LEASE|LONG_POLL|MODEL|POLL|PROFILE|SLOTS|SWEEP_EVERY|TABLE"
     r"|TAXONOMY"
 )
-"""Settings of the shell that a funnel has no use for: a secret goes nowhere where it is not needed."""
+"""Settings of the shell that a webhook function has no use for: a secret goes nowhere where it is not needed."""
 
 
 class Part(StrEnum):
-    """``bridge``: SQS calls it. ``funnel``: providers call it, at a URL."""
+    """``bridge``: SQS calls it. ``webhooks``: providers call it, at a URL."""
 
     BRIDGE = "bridge"
-    FUNNEL = "funnel"
+    WEBHOOKS = "webhooks"
 
 
-EMITTERS = {Part.BRIDGE: Emitter.WORKER, Part.FUNNEL: Emitter.INBOUND_LAMBDA}
+EMITTERS = {Part.BRIDGE: Emitter.WORKER, Part.WEBHOOKS: Emitter.INBOUND_LAMBDA}
 """What each is called in the events that it emits; a bridge only passes others' on."""
 
 
@@ -133,7 +133,7 @@ def variables(
 
 
 def wants_app(part: Part, environment: Mapping[str, str]) -> bool:
-    """Whether it loads an app: the bridge, to know whom to signal, and a funnel with channels, to know who answers."""
+    """Whether it loads an app: the bridge, to know whom to signal, and webhooks, to know who answers."""
     return part is Part.BRIDGE or has_channels(environment)
 
 
@@ -143,7 +143,7 @@ def has_channels(environment: Mapping[str, str]) -> bool:
 
 def services_of(part: Part, environment: Mapping[str, str]) -> frozenset[str]:
     """Services of AWS that it opens clients of besides the lane's own: mail lies in S3, and is answered through SES."""
-    mail = part is Part.FUNNEL and environment.get("AFTERTURN_SNS_TOPICS")
+    mail = part is Part.WEBHOOKS and environment.get("AFTERTURN_SNS_TOPICS")
     return frozenset({"s3", "sesv2"}) if mail else frozenset()
 
 

@@ -24,7 +24,7 @@ async def look_for(account: Account, part: Part, names: Names, *, expected: str 
     queues.
     """
     check_names(names)
-    if part is Part.FUNNEL:
+    if part is Part.WEBHOOKS:
         _check_driver(account)
     needed = [one for one in resources(names, account.place) if one.kind in (Kind.TABLE, Kind.QUEUE)]
     there = await look(account, needed)
@@ -36,7 +36,7 @@ async def look_for(account: Account, part: Part, names: Names, *, expected: str 
             raise missing(names, one.kind.value, one.name, account)
     if found.latest is not None:
         found = replace(found, aliases=await _aliases(functions(account), names.function(part)))
-    if part is Part.FUNNEL:
+    if part is Part.WEBHOOKS:
         return found
     sources = [await _source(account, name, there[Kind.QUEUE, name]) for name in (names.main, names.direct)]
     return replace(found, sources=tuple(sources))
@@ -76,7 +76,7 @@ async def _function(account: Account, part: Part, names: Names) -> Found:
         numbers = [int(one["Version"]) async for one in _versions(client, name) if one["Version"] != "$LATEST"]
         alias = await _if_there(client, client.get_alias(FunctionName=name, Name=ALIAS))
         url, policy = None, None
-        if alias is not None and part is Part.FUNNEL:
+        if alias is not None and part is Part.WEBHOOKS:
             url = await _if_there(client, client.get_function_url_config(FunctionName=name, Qualifier=ALIAS))
             policy = await _if_there(client, client.get_policy(FunctionName=name, Qualifier=ALIAS))
     newest = await version_of(account, name, str(max(numbers))) if numbers else None

@@ -55,7 +55,7 @@ def judge(wanted: Wanted, answer: Mapping[str, Any] | None) -> str | None:
     if wanted.part is Part.BRIDGE:
         expected |= {"queues": list(wanted.queues), "engine": "ok"}
     else:
-        expected |= {"emitter": EMITTERS[Part.FUNNEL].value}
+        expected |= {"emitter": EMITTERS[Part.WEBHOOKS].value}
     for key, value in expected.items():
         if answer.get(key) == value:
             continue

@@ -14,7 +14,7 @@ from afterturn.operations.wires.runtime import Feed, Kind, Role, Runtime
 ALIAS = "live"
 """What a deployment moves."""
 
-_OWN = {"bridge": Role.BRIDGE, "funnel": Role.INBOUND}
+_OWN = {"bridge": Role.BRIDGE, "webhooks": Role.INBOUND}
 
 
 def own_functions(names: Names) -> dict[str, Role]:

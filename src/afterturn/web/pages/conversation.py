@@ -162,7 +162,7 @@ async def close_order(reach: Reached, conversation_id: ConversationId, form: Sen
 async def _noted(
     reach: Reach, conversation_id: str, messages: Sequence[Message]
 ) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
-    """What became of sending each of these messages, and what the funnel knows of those that came in."""
+    """What became of sending each of these messages, and what the webhooks knows of those that came in."""
     going = [one.id for one in messages if one.direction is Direction.OUTBOUND]
     coming = [one.id for one in messages if one.direction is Direction.INBOUND]
     keeper = reach.backbone.store

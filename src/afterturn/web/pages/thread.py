@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from afterturn.channels.delivery_status import Delivered, delivered
-from afterturn.channels.types import Hush
+from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
 from afterturn.inbox import Row
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
@@ -116,7 +116,7 @@ def items(
     """Messages in thread order, each turn after the last one that it settled, with a mark where a day begins.
 
     ``first``: how many messages come before these; turns that end among others are left out. ``sent``: what became of
-    sending a message, ``about``: what the funnel noted of it, by its id.
+    sending a message, ``about``: what the webhooks noted of it, by its id.
     """
     ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
@@ -140,7 +140,7 @@ def before(messages: Sequence[Message]) -> datetime | None:
 
 
 def message_view(message: Message, sending: Delivered | None = None, about: JsonValue = None) -> MessageView:
-    """``about``: what the funnel has noted of it."""
+    """``about``: what the webhooks has noted of it."""
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -161,26 +161,26 @@ def message_view(message: Message, sending: Delivered | None = None, about: Json
 
 
 def stranger(noted: JsonValue) -> str | None:
-    """Who wrote a message from outside of its conversation, as the funnel has noted it."""
+    """Who wrote a message from outside of its conversation, as the webhooks has noted it."""
     return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
 
 
 _UNANSWERED = {
-    Hush.AUTO_REPLY: "a machine wrote it",
-    Hush.BOUNCE: "it says that mail could not be delivered",
-    Hush.BULK: "it went to many",
-    Hush.RECEIPT: "it is a receipt",
-    Hush.COMPLAINT: "it is a complaint about mail of ours",
-    Hush.SPAM: "it was found to be spam",
-    Hush.OPT_OUT: "they want none",
-    Hush.OWN: "it is ours",
-    Hush.LOOP: "there were too many before it, as between two machines",
+    SuppressReason.AUTO_REPLY: "a machine wrote it",
+    SuppressReason.BOUNCE: "it says that mail could not be delivered",
+    SuppressReason.BULK: "it went to many",
+    SuppressReason.RECEIPT: "it is a receipt",
+    SuppressReason.COMPLAINT: "it is a complaint about mail of ours",
+    SuppressReason.SPAM: "it was found to be spam",
+    SuppressReason.OPT_OUT: "they want none",
+    SuppressReason.OWN: "it is ours",
+    SuppressReason.LOOP: "there were too many before it, as between two machines",
 }
 """Nothing of strangers: that is said in red."""
 
 
 def unanswered(noted: JsonValue) -> str | None:
-    """Why a message got no automatic answer, as the funnel has noted it."""
+    """Why a message got no automatic answer, as the webhooks has noted it."""
     hush = noted.get("hush") if isinstance(noted, dict) else None
     return next((why for one, why in _UNANSWERED.items() if one.value == hush), None)
 

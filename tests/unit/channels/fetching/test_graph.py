@@ -16,7 +16,7 @@ from afterturn.channels.http_client import Limits
 from afterturn.channels.outlook.fetch import MAX_MESSAGE_BYTES, GraphFetching
 from afterturn.channels.outlook.notifications import read
 from afterturn.channels.sending import Reason, TryLater
-from afterturn.channels.types import Arrival, Arrived, Fetch, Nothing
+from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, InboundMessage
 
 USER = "7f180cbb-a5ae-457c-b7e8-6f5b42ba33e7"
 RESOURCE = f"Users/{USER}/Messages/AAMkADhMGAAA="
@@ -43,17 +43,17 @@ async def outlook() -> AsyncIterator[Outlook]:
 
 async def fetched(
     outlook: Outlook, resource: str = RESOURCE, limits: Limits = PATIENT, accounts: dict[str, str] | None = None
-) -> Arrival:
+) -> ChannelEvent:
     notification = {"clientState": "s", "changeType": "created", "resource": resource, "subscriptionId": "1"}
     (asked,) = read(json_request({"value": [notification]}), client_states={"s"})
-    assert isinstance(asked, Fetch)
+    assert isinstance(asked, FetchRequest)
     async with calling(limits) as http:
         return await GraphFetching(access(http, outlook), accounts=accounts).fetch(asked)
 
 
 async def test_a_message_is_fetched_with_everything_that_is_needed_of_it(outlook: Outlook) -> None:
     mail = await fetched(outlook)
-    assert isinstance(mail, Arrived)
+    assert isinstance(mail, InboundMessage)
     assert (mail.provider_id, mail.text, mail.party.sender) == (
         "q1@tenant.example",
         "The tap drips.",
@@ -85,7 +85,7 @@ async def test_the_mailbox_that_was_read_is_the_account(
 ) -> None:
     outlook.stored = {resource: MESSAGE}
     mail = await fetched(outlook, resource, accounts=accounts)
-    assert isinstance(mail, Arrived)
+    assert isinstance(mail, InboundMessage)
     assert mail.party.account == account
 
 
@@ -93,29 +93,29 @@ async def test_the_mailbox_that_was_read_is_the_account(
 async def test_the_message_of_the_documentation_is_fetched(outlook: Outlook) -> None:
     outlook.stored[RESOURCE] = json.loads(sample("graph/message-get-response.json"))
     mail = await fetched(outlook)
-    assert isinstance(mail, Arrived)
+    assert isinstance(mail, InboundMessage)
     assert mail.text == "The group represents Nevada."
 
 
 async def test_a_message_that_is_gone_is_nothing_and_is_not_asked_for_again(outlook: Outlook) -> None:
     outlook.stored.clear()
-    assert await fetched(outlook) == Nothing("message-gone")
+    assert await fetched(outlook) == Ignored("message-gone")
     outlook.next = []
-    assert await fetched(outlook, "users/x/messages/y") == Nothing("message-gone")
+    assert await fetched(outlook, "users/x/messages/y") == Ignored("message-gone")
 
 
 async def test_a_draft_is_nothing(outlook: Outlook) -> None:
     outlook.stored[RESOURCE] = MESSAGE | {"isDraft": True}
-    assert await fetched(outlook) == Nothing("draft")
+    assert await fetched(outlook) == Ignored("draft")
 
 
 async def test_a_token_that_is_no_longer_taken_is_renewed(outlook: Outlook) -> None:
     async with calling() as http:
         fetcher = GraphFetching(access(http, outlook))
-        asked = Fetch("graph", {"resource": RESOURCE})
+        asked = FetchRequest("graph", {"resource": RESOURCE})
         await fetcher.fetch(asked)
         outlook.forget_tokens()
-        assert isinstance(await fetcher.fetch(asked), Arrived)
+        assert isinstance(await fetcher.fetch(asked), InboundMessage)
     assert outlook.logins == 2
 
 
@@ -162,20 +162,20 @@ async def test_what_is_lost_is_asked_for_again_later(fault: Fault) -> None:
 async def test_a_message_of_any_size_is_not_read_to_its_end() -> None:
     outlook = AfterLogin(Told(200, b'{"id": "A", "subject": "' + b"x" * MAX_MESSAGE_BYTES))
     async with serving(outlook):
-        assert await fetched(outlook) == Nothing("message-too-large")
+        assert await fetched(outlook) == Ignored("message-too-large")
 
 
 async def test_what_graph_refuses_for_good_is_nothing() -> None:
     outlook = AfterLogin(failed(400, "ErrorInvalidIdMalformed"))
     async with serving(outlook):
-        assert await fetched(outlook) == Nothing("fetch-refused")
+        assert await fetched(outlook) == Ignored("fetch-refused")
 
 
 @pytest.mark.parametrize("resource", ["", "/users", "users/../groups", "users//x", "users/%2e%2e/x", "..", "users/x/"])
 async def test_a_reference_that_leads_elsewhere_is_not_followed(outlook: Outlook, resource: str) -> None:
     async with calling() as http:
-        found = await GraphFetching(access(http, outlook)).fetch(Fetch("graph", {"resource": resource}))
-    assert found == Nothing("bad-reference")
+        found = await GraphFetching(access(http, outlook)).fetch(FetchRequest("graph", {"resource": resource}))
+    assert found == Ignored("bad-reference")
     assert not outlook.calls
 
 
@@ -183,7 +183,7 @@ async def test_no_message_names_an_address_of_its_own_to_call(outlook: Outlook) 
     resource = "users/x/messages/y?$select=z#"
     async with calling() as http:
         fetcher = GraphFetching(access(http, outlook))
-        await fetcher.fetch(Fetch("graph", {"resource": resource}))
-        await fetcher.fetch(Fetch("graph", {"resource": "https:/evil.example/x"}))
+        await fetcher.fetch(FetchRequest("graph", {"resource": resource}))
+        await fetcher.fetch(FetchRequest("graph", {"resource": "https:/evil.example/x"}))
     assert {call.headers["host"] for call in outlook.calls} == {outlook.url.removeprefix("http://")}
     assert outlook.calls[1].path == f"/v1.0/{resource}"

@@ -30,7 +30,7 @@ from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.ses import fetch as s3
 from afterturn.channels.ses.fetch import S3Fetching, open_s3
 from afterturn.channels.ses.parse import read_notification
-from afterturn.channels.types import Arrived, Fetch, Hush, Nothing
+from afterturn.channels.types import FetchRequest, Ignored, InboundMessage, SuppressReason
 from afterturn.clock import to_text
 
 BUCKET = "mail-of-homes"
@@ -38,9 +38,9 @@ BUCKET = "mail-of-homes"
 RAW = b"From: ada@tenant.example\r\nTo: office@homes.example\r\nMessage-ID: <q1@tenant.example>\r\n\r\nThe tap drips."
 
 
-def asked(key: str = "in/1", received_at: datetime = NOW, bucket: str = BUCKET, **more: str) -> Fetch:
+def asked(key: str = "in/1", received_at: datetime = NOW, bucket: str = BUCKET, **more: str) -> FetchRequest:
     reference = {"bucket": bucket, "key": key, "received_at": to_text(received_at), "accounts": "office@homes.example"}
-    return Fetch("s3", reference | more)
+    return FetchRequest("s3", reference | more)
 
 
 def of(access: Access) -> str:  # noqa: F811
@@ -59,23 +59,23 @@ async def bucket(access: Access, session: Any, objects: Mapping[str, bytes]) -> 
 async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -> None:  # noqa: F811
     async with bucket(access, session, {"in/1 ä+b": RAW}) as client:
         mail = await S3Fetching(client, clock=clock).fetch(asked("in/1 ä+b", bucket=of(access), spam="FAIL"))
-    assert isinstance(mail, Arrived)
+    assert isinstance(mail, InboundMessage)
     assert (mail.provider_id, mail.text, mail.party.account) == (
         "q1@tenant.example",
         "The tap drips.",
         "office@homes.example",
     )
-    assert (mail.hush, mail.at) == (Hush.SPAM, NOW)
+    assert (mail.suppress, mail.at) == (SuppressReason.SPAM, NOW)
 
 
 @here
 async def test_the_mail_that_ses_tells_of_is_found_by_what_it_says(access: Access, session: Any) -> None:  # noqa: F811
     message = json.loads(sample("ses-sns/inbound-s3.json"))["Message"]
     (told,) = read_notification(message.replace(bucket_name(message), of(access)), now=NOW)
-    assert isinstance(told, Fetch)
+    assert isinstance(told, FetchRequest)
     async with bucket(access, session, {told.reference["key"]: RAW}) as client:
         mail = await S3Fetching(client, clock=clock).fetch(told)
-    assert isinstance(mail, Arrived)
+    assert isinstance(mail, InboundMessage)
     assert mail.text == "The tap drips."
 
 
@@ -91,9 +91,9 @@ async def test_of_a_mail_that_is_too_large_the_beginning_is_kept(
     monkeypatch.setattr(s3, "MAX_MAIL_BYTES", len(RAW) + 10)
     read: list[int] = []
 
-    def seen(_: Fetch, raw: bytes, **__: object) -> Nothing:
+    def seen(_: FetchRequest, raw: bytes, **__: object) -> Ignored:
         read.append(len(raw))
-        return Nothing("seen")
+        return Ignored("seen")
 
     monkeypatch.setattr(s3, "fetched", seen)
     async with bucket(access, session, {"in/1": RAW + b"x" * 1_000_000}) as client:
@@ -107,10 +107,10 @@ async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access:
         with pytest.raises(TryLater) as later:
             await fetcher.fetch(asked(received_at=NOW - timedelta(minutes=4), bucket=of(access)))
         assert later.value.after == timedelta(seconds=30)
-        assert await fetcher.fetch(asked(received_at=NOW - timedelta(minutes=6), bucket=of(access))) == Nothing(
+        assert await fetcher.fetch(asked(received_at=NOW - timedelta(minutes=6), bucket=of(access))) == Ignored(
             "mail-gone"
         )
-        assert await fetcher.fetch(Fetch("s3", {"bucket": of(access), "key": "x"})) == Nothing("mail-gone")
+        assert await fetcher.fetch(FetchRequest("s3", {"bucket": of(access), "key": "x"})) == Ignored("mail-gone")
 
 
 async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: Access, session: Any) -> None:  # noqa: F811
@@ -129,7 +129,7 @@ async def test_only_named_buckets_are_read_and_mail_of_another_is_kept_for_when_
             await S3Fetching(client, clock=clock, buckets={"other"}).fetch(asked(bucket=of(access)))
         assert (later.value.reason, later.value.code) == (Reason.CONFIGURATION, "foreign-bucket")
         assert isinstance(
-            await S3Fetching(client, clock=clock, buckets={of(access)}).fetch(asked(bucket=of(access))), Arrived
+            await S3Fetching(client, clock=clock, buckets={of(access)}).fetch(asked(bucket=of(access))), InboundMessage
         )
 
 
@@ -139,12 +139,12 @@ async def test_a_mail_that_ses_has_encrypted_is_not_taken_for_one_that_says_some
 ) -> None:
     async with bucket(access, session, {}) as client:
         await client.put_object(Bucket=of(access), Key="in/1", Body=b"\x8f\x01", Metadata={"x-amz-key-v2": "AQIDAH"})
-        assert await S3Fetching(client, clock=clock).fetch(asked(bucket=of(access))) == Nothing("mail-encrypted")
+        assert await S3Fetching(client, clock=clock).fetch(asked(bucket=of(access))) == Ignored("mail-encrypted")
 
 
 @pytest.mark.parametrize("reference", [{}, {"bucket": BUCKET}, {"key": "in/1"}, {"bucket": "", "key": ""}])
 async def test_a_reference_that_names_nothing_is_nothing(reference: dict[str, str]) -> None:
-    assert await S3Fetching(object(), clock=clock).fetch(Fetch("s3", reference)) == Nothing("bad-reference")
+    assert await S3Fetching(object(), clock=clock).fetch(FetchRequest("s3", reference)) == Ignored("bad-reference")
 
 
 class S3(Provider):
@@ -198,7 +198,7 @@ async def test_the_next_one_is_had_after_a_failure(session: Any) -> None:  # noq
         provider.next = [Fault.CUT]
         with pytest.raises(TryLater):
             await fetcher.fetch(asked())
-        assert isinstance(await fetcher.fetch(asked()), Arrived)
+        assert isinstance(await fetcher.fetch(asked()), InboundMessage)
 
 
 async def test_where_s3_cannot_be_reached_it_is_tried_later(session: Any) -> None:  # noqa: F811

@@ -17,7 +17,7 @@ from afterturn.channels.sending import Reason, SendFailed, TryLater, Undeliverab
 from afterturn.channels.ses.certificates import LIMITS, SnsFetching
 from afterturn.channels.ses.parse import read
 from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES, Certificates
-from afterturn.channels.types import Rejected, Upkeep
+from afterturn.channels.types import Rejected, SubscriptionEvent
 
 HOST = "https://sns.eu-west-1.amazonaws.com"
 CERTIFICATE = f"{HOST}/SimpleNotificationService-12345abcde.pem"
@@ -183,8 +183,8 @@ async def test_a_subscription_that_somebody_ended_begins_anew_and_that_is_told_l
     """Its signature and its topic were looked at at the door."""
     [ended] = read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=CONFIRM)), now=clock())
     [begun] = read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=CONFIRM)), now=clock())
-    assert isinstance(ended, Upkeep)
-    assert isinstance(begun, Upkeep)
+    assert isinstance(ended, SubscriptionEvent)
+    assert isinstance(begun, SubscriptionEvent)
     async with fetching(sns) as fetch:
         await fetch.keep(begun)
         assert not caplog.records

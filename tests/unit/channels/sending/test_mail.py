@@ -16,7 +16,7 @@ from tests.unit.channels.sending.rig import NOW, outgoing
 from afterturn.channels.email.compose import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
 from afterturn.channels.email.message import Receipt, read_mail
 from afterturn.channels.sending import Outgoing, Reason, Undeliverable
-from afterturn.channels.types import Arrived, Hush
+from afterturn.channels.types import InboundMessage, SuppressReason
 from afterturn.ids import digest
 from afterturn.model import Attachment, Channel
 
@@ -41,7 +41,7 @@ def opened(message: Outgoing, sender: str | None = None, region: str = "eu-west-
     return email.message_from_bytes(written(message, sender, region), policy=email.policy.default)
 
 
-def received(message: Outgoing) -> Arrived:
+def received(message: Outgoing) -> InboundMessage:
     return read_mail(written(message), Receipt(at=NOW + timedelta(minutes=1), accounts=(THEIRS,)))
 
 
@@ -52,7 +52,7 @@ def test_a_mail_says_who_writes_to_whom_and_that_it_is_ours() -> None:
     assert mail["X-Afterturn-Message"] == "m-1"
     assert mail["Date"].datetime == NOW
     assert mail.get_content() == "The plumber comes at 9."
-    assert received(letter()).hush is Hush.OWN
+    assert received(letter()).suppress is SuppressReason.OWN
 
 
 def test_plain_words_stay_readable_on_the_way() -> None:

@@ -29,7 +29,7 @@ from tests.unit.channels.sending.rig import (
 from afterturn.channels.http_client import Http
 from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
 from afterturn.channels.telegram.send import MAX_PARTS, MAX_TEXT, TelegramSender
-from afterturn.channels.types import Moved
+from afterturn.channels.types import ThreadMigrated
 from afterturn.errors import ConfigError
 from afterturn.model import Attachment, Channel
 
@@ -149,7 +149,7 @@ async def test_a_group_that_has_become_a_supergroup_gets_its_message_there_and_t
     (sent,) = await sent_by(telegram, message("Hi", in_reply_to=f"{GROUP}:77"))
     assert telegram.sent == [{"chat_id": SUPERGROUP, "text": "Hi"}]
     assert sent.provider_id == f"{SUPERGROUP}:1"
-    assert sent.moved == Moved(f"telegram:{GROUP}", f"telegram:{SUPERGROUP}", NOW)
+    assert sent.moved == ThreadMigrated(f"telegram:{GROUP}", f"telegram:{SUPERGROUP}", NOW)
 
 
 async def test_a_move_that_leads_to_another_move_ends(telegram: Telegram) -> None:
