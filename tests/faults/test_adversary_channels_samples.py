@@ -167,8 +167,8 @@ async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(
     assert [one.text.startswith(expected.begins) for one in found] == [True]
     assert len(found[0].attachments) == len(expected.files)
     to = [part.recipients for part, _ in desk.mailer.sent]
-    assert to == ([] if expected.hush else [(FORGED_OR_NOBODY.get(name, expected.sender),)])
-    assert expected.hush in {
+    assert to == ([] if expected.suppress else [(FORGED_OR_NOBODY.get(name, expected.sender),)])
+    assert expected.suppress in {
         None,
         SuppressReason.BOUNCE,
         SuppressReason.BULK,

@@ -174,7 +174,7 @@ def assert_fits(one: Any) -> None:
     (mails if type(one).__name__ in _OF_MAIL else channels).assert_fits(one)
 
 
-_OF_MAIL = ("Fetch", "Upkeep")
+_OF_MAIL = ("FetchRequest", "SubscriptionEvent")
 
 
 def at_once(doing: Coroutine[Any, Any, T]) -> T:

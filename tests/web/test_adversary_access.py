@@ -144,7 +144,7 @@ async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig
 async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, hush: SuppressReason) -> None:
     intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     await intake.take(mail("one", at=rig.clock()))
-    await intake.take(mail("two", after=("one",), hush=hush, at=rig.clock()))
+    await intake.take(mail("two", after=("one",), suppress=hush, at=rig.clock()))
     async with rig.client("desk") as client:
         page = (await client.get("/conversations/mail:one")).text
     assert page.count("no automatic answer: ") == 1

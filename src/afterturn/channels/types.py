@@ -88,7 +88,7 @@ class SuppressReason(StrEnum):
 class InboundMessage:
     """A message. ``provider_id`` is unique in its channel, so that a second delivery changes nothing.
 
-    ``at``: when it was received, whatever the sender's clock says; ``said_at``: what that one says, for show.
+    ``at``: when it was received, whatever the sender's clock says; ``sent_at``: what that one says, for show.
     ``album``: what the parts of one message share that come as several. ``extra``: short facts for the record.
     ``whole``: everything that the message holds, where ``text`` is what remains of it without the quotes below.
     """

@@ -32,7 +32,7 @@ async def route(house: House, conversation_id: str = "mail:one") -> Any:
     [
         mail("evil", after=("one",), party=MALLORY),
         mail("evil", after=("one",), party=MALLORY, participants=("mallory@example.net", "tenant@example.org")),
-        mail("evil", after=("one",), party=MALLORY, hush=SuppressReason.AUTO_REPLY),
+        mail("evil", after=("one",), party=MALLORY, suppress=SuppressReason.AUTO_REPLY),
         mail("one", party=MALLORY, text="The id of a mail that was taken"),
         replace(mail("evil", party=MALLORY), thread=mail("one").thread),
         mail("evil", after=("one",), participants=("mallory@example.net",), extra={"dmarc": "FAIL"}),
@@ -90,7 +90,7 @@ async def test_what_was_signed_once_and_is_sent_again_revokes_nobody_s_last_word
     """Twilio signs no time: a START of last month, sent again by whoever has read it, is as old as it was."""
     start, stop = (
         sms(1, "START", extra={"opt": "in"}),
-        sms(2, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}),
+        sms(2, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}),
     )
     house.clock.advance(timedelta(days=30))
     for one in (start, stop, replace(start, at=house.clock())):

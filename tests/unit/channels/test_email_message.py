@@ -19,7 +19,7 @@ SES_ID = "0100019a0c1d2e3f-11111111-2222-3333-4444-555555555555-000000"
 
 
 @pytest.mark.parametrize(
-    ("date", "said_at"),
+    ("date", "sent_at"),
     [
         ("Mon, 16 Jun 2234 18:55:24 +0200", datetime(2234, 6, 16, 16, 55, 24, tzinfo=UTC)),
         ("Mon, 1 Jan 2018 01:04:44 +0100", datetime(2018, 1, 1, 0, 4, 44, tzinfo=UTC)),
@@ -28,10 +28,10 @@ SES_ID = "0100019a0c1d2e3f-11111111-2222-3333-4444-555555555555-000000"
         (None, None),
     ],
 )
-def test_a_mail_is_as_new_as_its_receipt_whatever_its_date_says(date: str | None, said_at: datetime | None) -> None:
+def test_a_mail_is_as_new_as_its_receipt_whatever_its_date_says(date: str | None, sent_at: datetime | None) -> None:
     found = received(mail(headers={"Date": date}))
     assert found.at == RECEIVED
-    assert found.sent_at == said_at
+    assert found.sent_at == sent_at
 
 
 @pytest.mark.parametrize("charset", ["bogus", "uft-8", "1", '""', "utf-16", "x" * 3000, "hex", "undefined", "\xff"])

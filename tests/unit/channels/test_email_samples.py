@@ -21,7 +21,7 @@ class Expected:
 
     sender: str
     begins: str
-    hush: SuppressReason | None = None
+    suppress: SuppressReason | None = None
     id: str | None = None
     after: str | None = None
     root: str | None = None
@@ -185,7 +185,7 @@ def test_a_real_mail_means_what_it_says(name: str) -> None:
     found = received(sample(f"email-raw/{name}.eml"), Receipt(at=RECEIVED))
     assert found.at == RECEIVED
     assert found.party.sender == expected.sender
-    assert found.suppress is expected.hush
+    assert found.suppress is expected.suppress
     assert found.text.startswith(expected.begins)
     assert found.text.endswith(expected.ends or "")
     assert (found.extra.get("text") == "subject") is expected.subject_is_text

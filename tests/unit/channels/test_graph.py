@@ -201,8 +201,15 @@ def test_a_bad_notification_of_a_batch_stays_alone() -> None:
         notification(resource="users/u-1/messages/two", resourceData="?"),
     )
     assert [a.reason if isinstance(a, Ignored) else type(a).__name__ for a in found] == [
-        *("Fetch", *["wrong-client-state"] * 5, "bad-resource", "message-changed", "message-changed", "unknown-change"),
-        *("not-a-message", "Upkeep", "unknown-lifecycle-event", "unknown-lifecycle-event", "Fetch"),
+        *(
+            "FetchRequest",
+            *["wrong-client-state"] * 5,
+            "bad-resource",
+            "message-changed",
+            "message-changed",
+            "unknown-change",
+        ),
+        *("not-a-message", "SubscriptionEvent", "unknown-lifecycle-event", "unknown-lifecycle-event", "FetchRequest"),
     ]
     missed = found[11]
     assert isinstance(missed, SubscriptionEvent)
@@ -288,7 +295,7 @@ def test_an_address_that_cannot_be_read_is_refused() -> None:
 def test_a_message_says_what_is_new_in_it_and_keeps_the_rest() -> None:
     found = arrived()
     assert found.text == "Tomorrow."
-    assert found.whole.endswith("Subject: Boiler")
+    assert found.full_text.endswith("Subject: Boiler")
     assert found.participants == ("jo@tenants.example", "al@tenants.example")
     unique = {"contentType": "text", "content": "Tomorrow.\r\nJo"}
     assert arrived(uniqueBody=unique).text == "Tomorrow.\nJo"
@@ -314,8 +321,8 @@ def test_a_message_belongs_where_its_headers_say() -> None:
     assert found.thread.conversation_id == "mail:a@x"
     assert found.thread.subject == "boiler"
     assert found.at == datetime(2026, 5, 31, 8, 0, 5, tzinfo=UTC)
-    assert found.said_at is not None
-    assert found.said_at.year == 2234
+    assert found.sent_at is not None
+    assert found.sent_at.year == 2234
 
 
 @pytest.mark.parametrize("at", ["2234-06-16T18:55:24Z", "garbage", None, 5])
@@ -337,7 +344,7 @@ def test_a_message_is_never_received_in_the_future(at: object) -> None:
 )
 def test_a_machine_answers_people_only(header: tuple[str, str], hush: SuppressReason | None) -> None:
     name, value = header
-    assert arrived(internetMessageHeaders=[{"name": name, "value": value}]).hush is hush
+    assert arrived(internetMessageHeaders=[{"name": name, "value": value}]).suppress is hush
 
 
 def test_what_a_person_of_ours_sends_from_outlook_is_stored_as_ours() -> None:
@@ -345,7 +352,7 @@ def test_what_a_person_of_ours_sends_from_outlook_is_stored_as_ours() -> None:
     theirs = [{"emailAddress": {"address": "jo@tenants.example"}}]
     changed: dict[str, Any] = {"from": ours, "toRecipients": theirs, "ccRecipients": []}
     found = arrived(**changed)
-    assert found.hush is SuppressReason.OWN
+    assert found.suppress is SuppressReason.OWN
     assert found.extra["direction"] == "outbound"
     assert (found.party.account, found.party.sender) == (MAILBOX, "jo@tenants.example")
     sent_by_us = arrived(**changed, internetMessageHeaders=[{"name": OWN_HEADER, "value": "m-1"}])

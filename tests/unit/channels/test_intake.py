@@ -147,7 +147,7 @@ async def test_mail_that_names_no_other_goes_by_people_and_subject_for_a_time(ho
 
 async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
     """F20: the sender's own date is for show; recency is the time of receipt."""
-    await house.intake.take(mail("one", said_at=datetime(2234, 6, 16, tzinfo=UTC), extra={"subject": "Hi"}))
+    await house.intake.take(mail("one", sent_at=datetime(2234, 6, 16, tzinfo=UTC), extra={"subject": "Hi"}))
     known = await house.backbone.store.noted(ABOUT, ["mail:one one"])
     assert known["mail:one one"] == {"subject": "Hi", "saidAt": "2234-06-16T00:00:00.000000Z"}
     found = await house.backbone.store.conversation("mail:one")
@@ -157,8 +157,8 @@ async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
 
 async def test_of_a_mail_everything_is_kept_beside_what_is_new(house: House) -> None:
     whole = "Yes!\n> Shall we come at nine?"
-    await house.intake.take(mail("one", text="Yes!", whole=whole))
-    await house.intake.take(mail("two", text="ü" * 100_000, whole="ü" * 149_999))
+    await house.intake.take(mail("one", text="Yes!", full_text=whole))
+    await house.intake.take(mail("two", text="ü" * 100_000, full_text="ü" * 149_999))
     [one] = await house.backbone.store.messages("mail:one")
     assert (one.text, one.whole) == ("Yes!", whole)
     [two] = await house.backbone.store.messages("mail:two")
@@ -321,14 +321,14 @@ async def test_the_parts_of_an_album_are_one_turn(house: House) -> None:
 async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(house: House, hush: SuppressReason) -> None:
     """F16."""
     house.responder = _words("No!")
-    assert (await house.intake.take(sms(1, hush=hush))).outcome == "settled"
+    assert (await house.intake.take(sms(1, suppress=hush))).outcome == "settled"
     assert await house.answering.once() == 0
     assert await house.texts() == ["Hello"]
 
 
 async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
     house.responder = _words("Hi")
-    await house.intake.take(sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await house.intake.take(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await house.intake.take(sms(2, "Are you there?"))
     await house.answering.once()
     assert (await house.texts(), await house.turns()) == (["STOP", "Are you there?"], 2)

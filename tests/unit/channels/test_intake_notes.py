@@ -49,7 +49,7 @@ async def test_what_has_to_be_known_of_a_message_is_noted_before_it_is_kept(hous
     """Whoever dies in between is called again, and whoever answers at once finds the way back."""
     witness = Witness(house)
     intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, answering=answering)
-    await intake.take(sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await intake.take(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await intake.take(sms(2))
     await intake.take(mail("three", extra={"subject": "Hi"}))
     assert witness.seen == {
@@ -82,7 +82,7 @@ class Forgetful:
 
 @pytest.mark.parametrize("name", [ROUTE, ABOUT, OPTED_OUT])
 async def test_what_cannot_be_noted_keeps_its_message_out_until_it_comes_again(house: House, name: str) -> None:
-    stop = sms(1, "STOP", hush=SuppressReason.OPT_OUT, extra={"opt": "out"})
+    stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
     forgetful = Forgetful(house, name)
     with pytest.raises(StoreError, match="the disk is full"):
         await Ingest(house.backbone, forgetful, house.clock).take(stop)

@@ -127,7 +127,7 @@ def test_mail_that_its_sender_s_domain_disowns_names_nobody_to_answer() -> None:
 
 def test_what_the_provider_takes_for_spam_names_nobody_to_answer() -> None:
     raw = b"From: ada@example.org\nReply-To: m@example.net\nMessage-ID: <a@b>\n\nHi"
-    assert read_mail(raw, Receipt(at=NOW, hush=SuppressReason.SPAM)).party.answers is None
+    assert read_mail(raw, Receipt(at=NOW, suppress=SuppressReason.SPAM)).party.answers is None
 
 
 @pytest.mark.parametrize(("told", "answers"), [("Bob@Example.org", "bob@example.org"), ("bob at example", None)])

@@ -69,8 +69,8 @@ def test_the_sample_of_a_mail_within_the_notification_arrives() -> None:
     assert found.text == "It's a body…"
     assert (found.party.account, found.party.sender) == ("inbound@example.com", "from@example.org")
     assert found.at == datetime(2018, 3, 30, 17, 21, 51, 636_000, tzinfo=UTC)
-    assert found.said_at == datetime(2018, 3, 30, 17, 21, 50, tzinfo=UTC)
-    assert found.hush is None
+    assert found.sent_at == datetime(2018, 3, 30, 17, 21, 50, tzinfo=UTC)
+    assert found.suppress is None
 
 
 @here
@@ -161,7 +161,7 @@ def test_what_ses_takes_for_spam_or_a_virus_is_stored_and_never_answered(verdict
     found = only(
         read_notification(notification(mail(), receipt={**receipt, "action": {"encoding": "BASE64"}}), now=NOW)
     )
-    assert found.hush is SuppressReason.SPAM
+    assert found.suppress is SuppressReason.SPAM
     assert found.extra[verdict] == "FAIL"
     assert found.text == "The boiler is cold."
     in_s3 = {**receipt, "action": {"type": "S3", "bucketName": "b", "objectKey": "k"}}
@@ -172,13 +172,13 @@ def test_what_ses_takes_for_spam_or_a_virus_is_stored_and_never_answered(verdict
 def test_a_machine_that_is_also_taken_for_spam_is_a_machine() -> None:
     receipt = {"spamVerdict": {"status": "FAIL"}, "action": {"encoding": "BASE64"}}
     told = notification(mail(headers={"Auto-Submitted": "auto-replied"}), receipt=receipt)
-    assert only(read_notification(told, now=NOW)).hush is SuppressReason.AUTO_REPLY
+    assert only(read_notification(told, now=NOW)).suppress is SuppressReason.AUTO_REPLY
 
 
 def test_a_failed_sender_check_is_told_and_hushes_nothing() -> None:
     receipt = {"dmarcVerdict": {"status": "FAIL"}, "spfVerdict": {"status": "PASS"}, "action": {"encoding": "BASE64"}}
     found = only(read_notification(notification(mail(), receipt=receipt), now=NOW))
-    assert found.hush is None
+    assert found.suppress is None
     assert found.extra["dmarc"] == "FAIL"
     assert "spf" not in found.extra
 
@@ -192,7 +192,7 @@ def test_a_receipt_is_never_in_the_future(timestamp: object) -> None:
 def test_our_own_mail_that_comes_in_is_ours() -> None:
     told = notification(mail(headers={"From": "bot@homes.example", "To": "jo@tenants.example"}))
     found = only(read_notification(told, now=NOW, own={"@homes.example"}))
-    assert found.hush is SuppressReason.OWN
+    assert found.suppress is SuppressReason.OWN
     assert found.party.sender == "jo@tenants.example"
 
 

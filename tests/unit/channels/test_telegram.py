@@ -302,7 +302,7 @@ def test_machines_are_not_answered_and_anonymous_people_are(
     sender: dict[str, Any], bot: str, hush: SuppressReason | None
 ) -> None:
     arrived = arrival(message(**sender), bot=bot)
-    assert arrived.hush is hush
+    assert arrived.suppress is hush
     assert arrived.party.sender == ("chat-100" if "sender_chat" in sender else f"user{sender['from']['id']}")
 
 
@@ -325,7 +325,7 @@ def test_what_no_record_can_hold_is_cut_and_said_and_what_cannot_be_encoded_repl
 
 @pytest.mark.parametrize("date", [None, "now", -1, 10**12, 1e400, True, 2_000_000_000])
 def test_a_date_that_cannot_be_is_left_out(date: object) -> None:
-    assert arrival(message(date=date)).said_at is None
+    assert arrival(message(date=date)).sent_at is None
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_words_that_opt_out_are_respected(body: str, opt: str | None) -> None:
     arrived = only(read(form_request(MessageSid="SM1", From="+15158226442", Body=body), now=NOW))
     assert arrived.text == body
     assert arrived.extra.get("opt") == opt
-    assert arrived.hush is (SuppressReason.OPT_OUT if opt == "out" else None)
+    assert arrived.suppress is (SuppressReason.OPT_OUT if opt == "out" else None)
 
 
 @pytest.mark.parametrize(("found", "opt"), [("STOP", "out"), ("START", "in"), ("HELP", "help"), ("stop", "out")])

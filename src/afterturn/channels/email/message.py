@@ -59,7 +59,7 @@ class Receipt:
     own: frozenset[str] = frozenset()
     mail_id: str | None = None
     envelope_sender: str = ""
-    hush: SuppressReason | None = None
+    suppress: SuppressReason | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ class Written:
     subject: str
     text: str
     fingerprint: str
-    said_at: datetime | None = None
+    sent_at: datetime | None = None
     reply_to: str = ""
     references: tuple[str, ...] = ()
     attachments: Sequence[Mapping[str, str]] = ()
@@ -102,7 +102,7 @@ def arrived(mail: Written, receipt: Receipt) -> InboundMessage:
     own = receipt.own | frozenset(receipt.accounts)
     outbound = is_own(sender, own)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
-    hush = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.hush
+    hush = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.suppress
     if outbound and receipt.extra.get("dmarc") == "FAIL":
         # In our name, and our own domain disowns it: nothing that we have said.
         outbound, hush, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
@@ -121,7 +121,7 @@ def arrived(mail: Written, receipt: Receipt) -> InboundMessage:
         text=text,
         attachments=_attachments(mail.attachments, extra),
         participants=tuple(people)[:MAX_PARTICIPANTS],
-        sent_at=mail.said_at,
+        sent_at=mail.sent_at,
         suppress=hush,
         extra={**extra, **receipt.extra},
         full_text=whole,
@@ -146,7 +146,7 @@ def written(raw: bytes, mail_id: str = "") -> Written:
         subject=header(mail, "Subject"),
         text=found.text,
         fingerprint=fingerprint,
-        said_at=parse_date(raw_header(mail, "Date")),
+        sent_at=parse_date(raw_header(mail, "Date")),
         reply_to=_reply_to(mail),
         references=tuple(earlier or _reported_on(parts)),
         attachments=found.attachments,

@@ -184,7 +184,7 @@ def _written(message: dict[str, object]) -> Written:
         subject=subject,
         text=text,
         fingerprint=fingerprint,
-        said_at=parse_date(raw_header(carried, "Date")) or _said_at(sent),
+        sent_at=parse_date(raw_header(carried, "Date")) or _said_at(sent),
         reply_to="".join(_addresses(message.get("replyTo"))[:1]),
         references=(*message_ids(carried, "References"), *message_ids(carried, "In-Reply-To")),
         attachments=_attachments(message, message_id or f"sha256-{fingerprint}"),

@@ -95,7 +95,7 @@ def fetched(asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[s
         accounts=tuple(reference.get("accounts", "").split()),
         own=frozenset(own),
         mail_id=reference.get("mail_id"),
-        hush=_hush(verdicts),
+        suppress=_hush(verdicts),
         extra={**verdicts, "raw": fact(f"s3://{reference['bucket']}/{reference['key']}")},
     )
     return read_mail(raw, receipt)
@@ -116,7 +116,7 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Chan
             own=frozenset(own),
             mail_id=mail_id or None,
             envelope_sender=fact(field(notification, "mail", "source")),
-            hush=_hush(verdicts),
+            suppress=_hush(verdicts),
             extra=verdicts,
         )
         return read_mail(_bytes(content, field(action, "encoding")), receipt)
