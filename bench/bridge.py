@@ -141,7 +141,7 @@ def calls_of(registry: Registry, lane: str, events: Iterable[TurnSettled]) -> li
             workflow_id=protocol.reaction_id(lane, consumer.name, event.conversation_id),
             task_queue=protocol.task_queue(lane),
             payload=protocol.write_signal(
-                protocol.Told(protocol.terms_of(consumer, LEASE), event.occurred_at, event.immediate)
+                protocol.SignalPayload(protocol.policy_of(consumer, LEASE), event.occurred_at, event.immediate)
             ),
         )
         for event in events

@@ -21,7 +21,7 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
 from afterturn.event import TurnSettled, read_event
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.runner import TemporalRunner
@@ -122,7 +122,7 @@ async def _histories(
     conversations: Sequence[str],
 ) -> Counter[int]:
     """Let every reaction come to its end, and count the events of each."""
-    runner = TemporalRunner(connection, registry, store, system_clock, lane=lane, policy=Policy())
+    runner = TemporalRunner(connection, registry, store, system_clock, lane=lane, policy=EffectsPolicy())
     stop = asyncio.Event()
     working = asyncio.create_task(runner.run(stop, poll=0.1))
     found: Counter[int] = Counter()

@@ -153,7 +153,7 @@ async def drain(path: Path, kept: Kept) -> None:
         left = await backbone.drain(eager=True)
         audit = await backbone.ledger.audit(grace=timedelta(0))
     kept.owed += audit.owed + audit.failed
-    kept.dead += left.dead
+    kept.dead += left.dead_letters
     kept.waiting += left.streamed + left.waiting
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from afterturn import telemetry
 from afterturn.bridge.bridge import Bridge, wait_any
-from afterturn.bridge.reading import WOKEN, Reading, read
+from afterturn.bridge.reading import IN_PROCESS, ReceiveOptions, receive_until_stopped
 from afterturn.clock import Clock
 from afterturn.config import Profile, Settings
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
@@ -19,7 +19,7 @@ from afterturn.ledger.ledger import Ledger
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
 from afterturn.reactions.port import Engine, Runner
 from afterturn.reactions.registry import Registry
-from afterturn.settle import Receipt, Settler
+from afterturn.settle import Settler, SettleResult
 from afterturn.store.port import Chore, ConsumerState, Registration, Store
 from afterturn.store.search import Searcher
 from afterturn.store.search_indexer import keep_index
@@ -41,8 +41,8 @@ class Backlog:
 
     streamed: int
     waiting: int
-    dead: int
-    others: int = 0
+    dead_letters: int
+    unknown_consumer: int = 0
 
 
 class Backbone:
@@ -60,7 +60,7 @@ class Backbone:
         runner: Runner,
         bridge: Bridge,
         wake: asyncio.Event,
-        reading: Reading = WOKEN,
+        reading: ReceiveOptions = IN_PROCESS,
         searcher: Searcher | None = None,
     ) -> None:
         emitter = settings.emitter.value
@@ -80,7 +80,7 @@ class Backbone:
         self._wake = wake
         self._reading = reading
 
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> Receipt:
+    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> SettleResult:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
         receipt = await self._settler.settle(turn, chores=chores)
         self._wake.set()
@@ -88,7 +88,7 @@ class Backbone:
 
     async def on_conversation_turn_complete(
         self, conversation_id: str, *, flush_mode: FlushMode = FlushMode.DEBOUNCED, key: str | None = None
-    ) -> Receipt:
+    ) -> SettleResult:
         """Settle a conversation whose messages were all saved before, such as a voice call that ended."""
         receipt = await self._settler.on_conversation_turn_complete(conversation_id, flush_mode=flush_mode, key=key)
         self._wake.set()
@@ -143,7 +143,7 @@ class Backbone:
         poll = self.settings.poll.total_seconds()
         async with asyncio.TaskGroup() as group:
             if bridging:
-                group.create_task(read(self._bridge, stop, self._wake, self._reading, poll=poll))
+                group.create_task(receive_until_stopped(self._bridge, stop, self._wake, self._reading, poll=poll))
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))
@@ -172,7 +172,7 @@ class Backbone:
                     continue
                 failed = 0
                 progress(backlog)
-                if backlog.streamed <= backlog.others and not backlog.waiting:
+                if backlog.streamed <= backlog.unknown_consumer and not backlog.waiting:
                     swept = await self.ledger.sweep(grace=timedelta(0), everything=True, only=self.registry.names)
                     if not swept:
                         return backlog
@@ -189,10 +189,10 @@ class Backbone:
         """What is still to be done."""
         depth = await self.stream.depth()
         return Backlog(
-            streamed=depth.main + depth.direct,
+            streamed=depth.main + depth.retry,
             waiting=await self.engine.waiting(),
-            dead=depth.dead,
-            others=depth.strange + len(self._bridge.strangers),
+            dead_letters=depth.dead,
+            unknown_consumer=depth.unknown_consumer + len(self._bridge.unknown_consumers),
         )
 
     async def _sweep(self, stop: asyncio.Event) -> None:

@@ -117,7 +117,7 @@ class DeliveryFailed(AfterturnError):
     """The receiver did not take a webhook; trying again sends the very same one."""
 
 
-class WorkerDied(AfterturnError):
+class WorkerCrashed(AfterturnError):
     """A reaction took its worker down with it, attempt after attempt; it is failed without another try."""
 
 

@@ -18,7 +18,7 @@ from afterturn.stream.port import Publisher
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SettleResult:
     """What ``settle`` answers: the event of the turn, and whether it is new (false: it was settled before)."""
 
     event: TurnSettled
@@ -59,7 +59,7 @@ class Settler:
         check_times(messages, now, created_at=meta.created_at)
         return await self._store.save_messages(meta, messages, now=now, chores=chores)
 
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> Receipt:
+    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> SettleResult:
         """Save a turn and mark it settled; every registered consumer comes to see it. ``chores`` are kept with it.
 
         Calling it again with the same turn changes nothing (a turn without messages needs a ``key`` for that), so a
@@ -76,7 +76,7 @@ class Settler:
         if settled.new:
             telemetry.turns_settled.labels(channel=event.channel.value).inc()
         telemetry.log("settle", level=logging.DEBUG, event_id=event.event_id, status="new" if settled.new else "known")
-        return Receipt(event=event, new=settled.new)
+        return SettleResult(event=event, new=settled.new)
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         """Replace the text of a message that its sender has edited; returns whether it is another one now.
@@ -90,7 +90,7 @@ class Settler:
 
     async def on_conversation_turn_complete(
         self, conversation_id: str, *, flush_mode: FlushMode = FlushMode.DEBOUNCED, key: str | None = None
-    ) -> Receipt:
+    ) -> SettleResult:
         """Settle a conversation whose messages were all saved before, such as a voice call that ended.
 
         Raises NotFound for an unknown conversation.

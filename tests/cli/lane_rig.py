@@ -65,7 +65,7 @@ class Lane:
         async def work(account: Account) -> None:
             tag = {"Key": LANE_TAG, "Value": self.name}
             await account.dynamodb.create_table(**table_definition(self.names.table), Tags=[tag])
-            for queue in (self.names.main, self.names.direct):
+            for queue in (self.names.main, self.names.retry):
                 await account.sqs.create_queue(QueueName=queue, Attributes={"FifoQueue": "true"})
 
         self.do(work)
@@ -100,7 +100,7 @@ class Lane:
     def functions(self, **changes: str) -> None:
         """The lane's own two, as a deployment makes them."""
         bridge = {**settings(self.name), **TEMPORAL, **changes}
-        self.function(f"{self.names.prefix}-bridge", bridge, reads=(self.names.main, self.names.direct))
+        self.function(f"{self.names.prefix}-bridge", bridge, reads=(self.names.main, self.names.retry))
         self.function(f"{self.names.prefix}-webhooks", settings(self.name, AFTERTURN_EMITTER="inbound-lambda"))
 
     def set(self, name: str, variables: Mapping[str, str]) -> None:

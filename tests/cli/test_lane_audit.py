@@ -113,7 +113,7 @@ class TestFunctions:
     def test_a_bridge_that_is_called_for_one_queue_only_is_found(self, prod: Lane) -> None:
         prod.function("afterturn-prod-bridge", {**settings("prod"), **TEMPORAL}, reads=(prod.names.main,))
         done = prod.audit("--json")
-        assert [(one["wire"], one["wanted"]) for one in done.json["findings"]] == [("event source", prod.names.direct)]
+        assert [(one["wire"], one["wanted"]) for one in done.json["findings"]] == [("event source", prod.names.retry)]
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found_though_nobody_named_it(self, healthy: Lane) -> None:
         healthy.function("afterturn-preview-bridge", settings("preview"), reads=(healthy.names.main,))

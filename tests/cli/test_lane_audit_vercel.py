@@ -17,7 +17,7 @@ from afterturn.aws.session import Access
 @pytest.fixture
 def prod(access: Access, session: Any, monkeypatch: pytest.MonkeyPatch) -> Lane:  # noqa: F811
     lane = open_lane(access, session, monkeypatch, "prod")
-    queues = (lane.names.main, lane.names.direct)
+    queues = (lane.names.main, lane.names.retry)
     lane.function(f"{lane.names.prefix}-bridge", {**settings("prod"), **TEMPORAL}, reads=queues)
     return lane
 

@@ -10,7 +10,7 @@ from tests.contract.samples import T0, at
 
 from afterturn.event import TurnSettled, make_event, read_event
 from afterturn.model import Channel, FlushMode, Origin
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Stream
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, DeadLetterKey, Delivery, Depth, Queue, Stream
 from afterturn.testing import ManualClock
 
 VISIBLE = timedelta(seconds=30)
@@ -38,8 +38,8 @@ def names(records: Sequence[Delivery | DeadLetter]) -> list[str]:
     return [name_of(record) for record in records]
 
 
-def _key(letter: DeadLetter) -> LetterKey:
-    return LetterKey(letter.died_at, letter.id)
+def _key(letter: DeadLetter) -> DeadLetterKey:
+    return DeadLetterKey(letter.died_at, letter.id)
 
 
 async def publish(stream: Stream, *told: str, consumer: str | None = None, emission: str | None = None) -> None:
@@ -106,7 +106,7 @@ class StreamContract:
         await stream.ack([one.receipt for one in batch])
         clock.advance(timedelta(days=1))
         assert not await receive(stream)
-        assert await stream.depth() == Depth(main=0, direct=0, dead=0, oldest=None)
+        assert await stream.depth() == Depth(main=0, retry=0, dead=0, oldest=None)
 
     async def test_a_stale_receipt_is_ignored(self, stream: Stream, clock: ManualClock) -> None:
         """A bridge that was too slow can neither forget, put off, nor bury what another one holds."""
@@ -116,9 +116,9 @@ class StreamContract:
         (current,) = await receive(stream)
         await stream.ack([stale.receipt])
         await stream.release([stale.receipt], after=timedelta(0))
-        await stream.bury(stale, reason="stale")
+        await stream.dead_letter(stale, reason="stale")
         assert not await receive(stream)
-        assert await stream.depth() == Depth(main=1, direct=0, dead=0, oldest=T0)
+        assert await stream.depth() == Depth(main=1, retry=0, dead=0, oldest=T0)
         clock.advance(VISIBLE)
         (again,) = await receive(stream)
         assert again.receives == current.receives + 1
@@ -149,7 +149,7 @@ class StreamContract:
         """F5: at once, and it burns no receives but its own."""
         await publish(stream, "a@1", "a@2", "a@3")
         poison, *good = await receive(stream)
-        await stream.bury(poison, reason="the record is not JSON")
+        await stream.dead_letter(poison, reason="the record is not JSON")
         await stream.release([one.receipt for one in good], after=timedelta(0))
         again = await receive(stream)
         assert names(again) == ["a@2", "a@3"]
@@ -180,9 +180,9 @@ class StreamContract:
         for consumer in ("topics", "grade"):
             await publish(stream, "a@1", "a@2", "b@1", consumer=consumer)
         assert not await receive(stream)
-        (head,) = await receive(stream, 1, queue=Queue.DIRECT)
+        (head,) = await receive(stream, 1, queue=Queue.RETRY)
         assert (head.consumer, name_of(head)) == ("topics", "a@1")
-        rest = await receive(stream, queue=Queue.DIRECT)
+        rest = await receive(stream, queue=Queue.RETRY)
         assert [(one.consumer, name_of(one)) for one in rest] == [
             ("topics", "b@1"),
             ("grade", "a@1"),
@@ -192,20 +192,20 @@ class StreamContract:
 
     async def test_the_two_queues_do_not_block_each_other(self, stream: Stream) -> None:
         await publish(stream, "a@1", consumer="topics")
-        assert await receive(stream, queue=Queue.DIRECT)
+        assert await receive(stream, queue=Queue.RETRY)
         await publish(stream, "a@1", "a@2")
         assert names(await receive(stream)) == ["a@1", "a@2"]
         await publish(stream, "a@2", consumer="topics")
-        assert not await receive(stream, queue=Queue.DIRECT)
+        assert not await receive(stream, queue=Queue.RETRY)
 
     async def test_depth_counts_what_waits_and_what_is_in_flight(self, stream: Stream, clock: ManualClock) -> None:
         await publish(stream, "a@1", "b@1")
         clock.advance(timedelta(seconds=5))
         await publish(stream, "a@1", consumer="topics")
-        assert await stream.depth() == Depth(main=2, direct=1, dead=0, oldest=T0)
+        assert await stream.depth() == Depth(main=2, retry=1, dead=0, oldest=T0)
         for one in await receive(stream):
-            await stream.bury(one, reason="x")
-        assert await stream.depth() == Depth(main=0, direct=1, dead=2, oldest=at(5))
+            await stream.dead_letter(one, reason="x")
+        assert await stream.depth() == Depth(main=0, retry=1, dead=2, oldest=at(5))
 
 
 class RedriveContract:
@@ -236,7 +236,7 @@ class RedriveContract:
         """Their own order is kept. Stamps only move forward, so an older event behind a newer one is harmless."""
         await publish(stream, "a@1", "a@2")
         for one in await receive(stream):
-            await stream.bury(one, reason="x")
+            await stream.dead_letter(one, reason="x")
         await publish(stream, "a@3")
         letters = await stream.dead_letters(limit=10)
         assert names(letters) == ["a@1", "a@2"]
@@ -246,7 +246,7 @@ class RedriveContract:
     async def test_a_redrive_of_an_event_that_waits_again_is_harmless(self, stream: Stream) -> None:
         await publish(stream, "a@1")
         for one in await receive(stream):
-            await stream.bury(one, reason="x")
+            await stream.dead_letter(one, reason="x")
         await publish(stream, "a@1", emission="sweep-1")
         (letter,) = await stream.dead_letters(limit=10)
         assert await stream.redrive([letter.id]) == 1
@@ -255,12 +255,12 @@ class RedriveContract:
 
     async def test_a_direct_record_goes_back_to_its_consumer(self, stream: Stream) -> None:
         await publish(stream, "a@1", consumer="topics")
-        for one in await receive(stream, queue=Queue.DIRECT):
-            await stream.bury(one, reason="x")
+        for one in await receive(stream, queue=Queue.RETRY):
+            await stream.dead_letter(one, reason="x")
         (letter,) = await stream.dead_letters(limit=10)
-        assert (letter.queue, letter.consumer) == (Queue.DIRECT, "topics")
+        assert (letter.queue, letter.consumer) == (Queue.RETRY, "topics")
         await stream.redrive([letter.id])
-        (got,) = await receive(stream, queue=Queue.DIRECT)
+        (got,) = await receive(stream, queue=Queue.RETRY)
         assert got.consumer == "topics"
         assert not await receive(stream)
 
@@ -268,14 +268,14 @@ class RedriveContract:
     async def test_an_unknown_dead_letter_is_none(self, stream: Stream, unknown: str) -> None:
         await publish(stream, "a@1")
         for one in await receive(stream):
-            await stream.bury(one, reason="x")
+            await stream.dead_letter(one, reason="x")
         assert await stream.redrive([unknown]) == 0
         assert (await stream.depth()).dead == 1
 
     async def test_dead_letters_are_listed_oldest_first_up_to_a_limit(self, stream: Stream) -> None:
         await publish(stream, "a@1", "b@1", "c@1")
         for one in await receive(stream):
-            await stream.bury(one, reason=f"reason {name_of(one)}")
+            await stream.dead_letter(one, reason=f"reason {name_of(one)}")
         assert names(await stream.dead_letters(limit=2)) == ["a@1", "b@1"]
         assert [one.reason for one in await stream.dead_letters(limit=9)][2] == "reason c@1"
 
@@ -283,7 +283,7 @@ class RedriveContract:
         """Also beyond one that is redriven meanwhile."""
         await publish(stream, *(f"{name}@1" for name in "abcde"))
         for one in await receive(stream):
-            await stream.bury(one, reason="x")
+            await stream.dead_letter(one, reason="x")
         whole = await stream.dead_letters(limit=9)
         for limit in (1, 2, 5):
             met: list[DeadLetter] = []

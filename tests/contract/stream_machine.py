@@ -40,7 +40,7 @@ class Waiting:
 
     @property
     def queue(self) -> Queue:
-        return Queue.MAIN if self.consumer is None else Queue.DIRECT
+        return Queue.MAIN if self.consumer is None else Queue.RETRY
 
     def is_same_as(self, other: Waiting) -> bool:
         return (self.group, self.second) == (other.group, other.second)
@@ -103,7 +103,7 @@ class StreamMachine(AsyncMachine):
     @rule(data=st.data(), keep=st.booleans())
     def bury(self, data: st.DataObject, keep: bool) -> None:
         delivery, model = self._pick(data, keep)
-        self.await_(self.stream.bury(delivery, reason="told"))
+        self.await_(self.stream.dead_letter(delivery, reason="told"))
         if model in self.waiting:
             self.waiting.remove(model)
             self.dead.append(model)
@@ -127,7 +127,7 @@ class StreamMachine(AsyncMachine):
             return
         depth = self.await_(self.stream.depth())
         main = sum(one.queue is Queue.MAIN for one in self.waiting)
-        assert (depth.main, depth.direct, depth.dead) == (main, len(self.waiting) - main, len(self.dead))
+        assert (depth.main, depth.retry, depth.dead) == (main, len(self.waiting) - main, len(self.dead))
         letters = self.await_(self.stream.dead_letters(limit=1000))
         assert [(name_of(one), one.consumer) for one in letters] == [(one.name, one.consumer) for one in self.dead]
 

@@ -20,8 +20,8 @@ from tests.contract.samples import at
 
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.model import Stamp
-from afterturn.reactions.embedded import Worker
-from afterturn.reactions.embedded.worker import MAX_DEATHS
+from afterturn.reactions.embedded import EmbeddedWorker
+from afterturn.reactions.embedded.worker import MAX_CRASHES
 from afterturn.reactions.port import Signal
 from afterturn.reactions.state import ReactionState
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -82,7 +82,7 @@ class Gate:
         await self.open.wait()
 
 
-async def running(worker: Worker, stop: asyncio.Event) -> asyncio.Task[None]:
+async def running(worker: EmbeddedWorker, stop: asyncio.Event) -> asyncio.Task[None]:
     return asyncio.create_task(worker.run(stop, poll=0.01))
 
 
@@ -189,12 +189,12 @@ class TestLeases:
 
     async def test_a_run_that_kills_every_worker_is_failed_in_the_end(self, path: Path) -> None:
         """Visible, and without taking one more worker down; a newer turn is tried again."""
-        probe = Probe(act=fail_times(MAX_DEATHS, Crash))
+        probe = Probe(act=fail_times(MAX_CRASHES, Crash))
         async with open_rig(path, one_probe(probe, attempts=2, **NOW)) as rig:
             await rig.register()
             await rig.settle("m0")
             await rig.advance(timedelta(hours=2))
-            assert len(probe.runs) == MAX_DEATHS
+            assert len(probe.runs) == MAX_CRASHES
             assert await rig.state() is ReactionState.FAILED
             stamp = await rig.stamp()
             assert stamp is not None
@@ -208,7 +208,7 @@ class TestLeases:
         async with open_rig(path, one_probe(probe, attempts=2, **NOW)) as rig:
             await rig.register()
             await rig.settle("m0")
-            faults = Faults.first(MAX_DEATHS + 2, Fault(Moment.BEFORE, StoreBusy), verb="window")
+            faults = Faults.first(MAX_CRASHES + 2, Fault(Moment.BEFORE, StoreBusy), verb="window")
             rig.store = faulty(rig.store, faults)
             rig.worker = rig.another_worker("second")
             await rig.advance(timedelta(minutes=5))

@@ -99,7 +99,7 @@ class ModelStreamMachine(StreamMachine):
     @rule(data=st.data(), keep=st.booleans())
     def bury(self, data: st.DataObject, keep: bool) -> None:
         delivery, model = self._pick(data, keep)
-        self.await_(self.stream.bury(delivery, reason="told"))
+        self.await_(self.stream.dead_letter(delivery, reason="told"))
         if model in self.waiting:
             self._die(model)
 
@@ -119,7 +119,7 @@ class ModelStreamMachine(StreamMachine):
             return
         depth = self.await_(self.stream.depth())
         main = sum(one.queue is Queue.MAIN for one in self.waiting)
-        assert (depth.main, depth.direct, depth.dead) == (main, len(self.waiting) - main, len(self.dead))
+        assert (depth.main, depth.retry, depth.dead) == (main, len(self.waiting) - main, len(self.dead))
         letters = self.await_(self.stream.dead_letters(limit=1000))
         assert [(name_of(one), one.consumer) for one in letters] == [
             (one.name, one.consumer) for one in self._in_order()

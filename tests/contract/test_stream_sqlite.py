@@ -80,14 +80,14 @@ class TestSqliteStream(StreamContract):
             other, right = (SqliteStream(database, clock, consumers=[name]) for name in ("topics", "grade"))
             for consumer in ("grade", "topics"):
                 await publish(other, "a@1", "a@2", consumer=consumer)
-            assert names(await receive(other, queue=Queue.DIRECT)) == ["a@1", "a@2"]
+            assert names(await receive(other, queue=Queue.RETRY)) == ["a@1", "a@2"]
             for _ in range(10):
                 clock.advance(VISIBLE)
-                for delivery in await receive(other, queue=Queue.DIRECT):
+                for delivery in await receive(other, queue=Queue.RETRY):
                     assert delivery.consumer == "topics"
             depth = await other.depth()
-            assert (depth.strange, (await right.depth()).strange) == (2, depth.direct - 2)
-            found = await receive(right, queue=Queue.DIRECT)
+            assert (depth.unknown_consumer, (await right.depth()).unknown_consumer) == (2, depth.retry - 2)
+            found = await receive(right, queue=Queue.RETRY)
             assert [(one.consumer, one.receives) for one in found] == [("grade", 1), ("grade", 1)]
 
     async def test_a_second_emission_of_what_waits_is_the_same_record(self, stream: Stream) -> None:

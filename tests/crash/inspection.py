@@ -28,7 +28,7 @@ from tests.crash.workers import ACKNOWLEDGED, DATABASE, Place, imported, opened
 
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
-from afterturn.errors import WorkerDied
+from afterturn.errors import WorkerCrashed
 from afterturn.ledger.debts import Debt
 from afterturn.store.pagination import every
 
@@ -70,7 +70,7 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
             f"{count} {what}" for what, count in (("streamed", left.streamed), ("waiting", left.waiting)) if count
         ),
         swept=tuple(swept),
-        dead_letters=left.dead,
+        dead_letters=left.dead_letters,
         revived=revived,
         integrity=_integrity(place.folder / DATABASE),
     )
@@ -110,7 +110,7 @@ def _watch_sweeps(backbone: Backbone) -> list[str]:
 async def _revive(backbone: Backbone) -> int:
     """What an operator does about reactions whose workers died time after time; returns how many there were."""
     failures = await backbone.store.failures(limit=_ALL)
-    died = [one for one in failures if one.error == WorkerDied.__name__]
+    died = [one for one in failures if one.error == WorkerCrashed.__name__]
     for one in died:
         await backbone.engine.retry(one.consumer, one.conversation_id)
     return len(died)

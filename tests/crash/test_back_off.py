@@ -29,7 +29,7 @@ def backing_off(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     schema.prepare(connection, "due.db")
     due_queue.signal(connection, Signal("c", "c1", at(0)), DEBOUNCE, at(0))
     (claimed,) = due_queue.claim(connection, "c", 1, worker="w", now=at(0), until=at(30), eager=True)
-    due_queue.put_off(connection, claimed, at(4), counted=True)
+    due_queue.retry_later(connection, claimed, at(4), counted=True)
     due_queue.signal(connection, Signal("c", "c1", at(1)), DEBOUNCE, at(1))
     yield connection
     connection.close()

@@ -11,7 +11,7 @@ import pytest
 
 from afterturn.reactions.debounce import Debounce
 from afterturn.reactions.embedded import due_queue
-from afterturn.reactions.embedded.due_queue import Claimed
+from afterturn.reactions.embedded.due_queue import ClaimedReaction
 from afterturn.reactions.port import Signal
 from afterturn.sqlite import schema
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def claim(file: sqlite3.Connection, minute: int) -> Claimed:
+def claim(file: sqlite3.Connection, minute: int) -> ClaimedReaction:
     """By a worker that is not heard of again, unless the test lets it tell more; its lease ends within a minute."""
     now = START + timedelta(minutes=minute)
     (claimed,) = due_queue.claim(file, "c", 1, worker="w", now=now, until=now + timedelta(seconds=30), eager=False)
@@ -36,7 +36,7 @@ def claim(file: sqlite3.Connection, minute: int) -> Claimed:
 
 
 def test_deaths_use_up_no_attempts(file: sqlite3.Connection) -> None:
-    assert [(one.attempt, one.deaths) for one in (claim(file, minute) for minute in range(4))] == [
+    assert [(one.attempt, one.crashes) for one in (claim(file, minute) for minute in range(4))] == [
         (1, 0),
         (1, 1),
         (1, 2),
@@ -46,15 +46,15 @@ def test_deaths_use_up_no_attempts(file: sqlite3.Connection) -> None:
 
 def test_a_run_that_fails_and_lives_ends_the_row_of_deaths(file: sqlite3.Connection) -> None:
     claim(file, 0)
-    due_queue.put_off(file, claim(file, 1), START + timedelta(minutes=2), counted=True)
+    due_queue.retry_later(file, claim(file, 1), START + timedelta(minutes=2), counted=True)
     after = claim(file, 2)
-    assert (after.attempt, after.deaths) == (2, 0)
+    assert (after.attempt, after.crashes) == (2, 0)
 
 
 def test_a_claim_that_is_given_back_was_no_death(file: sqlite3.Connection) -> None:
     claim(file, 0)
     due_queue.give_back(file, [claim(file, 1)], START + timedelta(minutes=2))
-    assert claim(file, 2).deaths == 1
+    assert claim(file, 2).crashes == 1
 
 
 def test_a_newer_turn_gets_deaths_of_its_own(file: sqlite3.Connection) -> None:
@@ -62,7 +62,7 @@ def test_a_newer_turn_gets_deaths_of_its_own(file: sqlite3.Connection) -> None:
     due_queue.give_up(file, claim(file, 1), AT_ONCE)
     later = START + timedelta(minutes=2)
     due_queue.signal(file, Signal("c", "c1", later), AT_ONCE, later)
-    assert claim(file, 2).deaths == 0
+    assert claim(file, 2).crashes == 0
 
 
 def test_after_a_death_a_reaction_may_be_set_back_so_that_others_run_without_it(file: sqlite3.Connection) -> None:
@@ -77,11 +77,11 @@ def test_after_a_death_a_reaction_may_be_set_back_so_that_others_run_without_it(
         told.append(deaths)
         return wait
 
-    def again(now: datetime, *, eager: bool = False) -> list[Claimed]:
+    def again(now: datetime, *, eager: bool = False) -> list[ClaimedReaction]:
         until = now + timedelta(seconds=30)
-        return due_queue.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, set_back=set_back)
+        return due_queue.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, crash_backoff=set_back)
 
     assert again(at) == []
     assert again(at + wait / 2, eager=True) == []
-    assert [one.deaths for one in again(at + wait)] == [2]
+    assert [one.crashes for one in again(at + wait)] == [2]
     assert told == [2]

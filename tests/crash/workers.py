@@ -24,7 +24,7 @@ from tests.crash.reactions import SECRET, make_app
 
 from afterturn import Backbone, Settings, Turn
 from afterturn.importers import ImportedConversation, read
-from afterturn.settle import Receipt
+from afterturn.settle import SettleResult
 
 DATABASE = "crash.db"
 ACKNOWLEDGED = "acknowledged.jsonl"
@@ -146,7 +146,7 @@ async def _settle(backbone: Backbone, place: Place, threads: Sequence[Sequence[S
     await asyncio.gather(*map(follow, threads))
 
 
-async def take(backbone: Backbone, step: Step) -> Receipt | None:
+async def take(backbone: Backbone, step: Step) -> SettleResult | None:
     """One call of the writer; the receipt of a settled turn."""
     match step.verb:
         case Verb.SETTLE:
@@ -187,7 +187,7 @@ def _open_acknowledged(place: Place) -> int:
 
 
 def _write_down(
-    file: int, conversation_id: str, message_ids: Sequence[str], receipt: Receipt | None, key: str | None
+    file: int, conversation_id: str, message_ids: Sequence[str], receipt: SettleResult | None, key: str | None
 ) -> None:
     """After the call has returned: from here on it must never be lost. One write, so the line is whole."""
     line = {"conversation": conversation_id, "messages": list(message_ids), "key": key}

@@ -20,7 +20,7 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import Reading
+from afterturn.bridge.reading import ReceiveOptions
 from afterturn.clock import system_clock
 from afterturn.config import Settings, read_settings
 from afterturn.local import temporal
@@ -29,7 +29,7 @@ from afterturn.model import Channel, ConversationMeta, Direction, Message, Role,
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner
@@ -193,7 +193,15 @@ async def open_lane(
         connection = Connection(Address(target))
         engine = TemporalEngine(connection, registry, store, clock, lane=LANE, lease=LEASE, deadline=4 * SECOND)
         runner = TemporalRunner(
-            connection, registry, store, clock, lane=LANE, policy=Policy(), engine=engine, grace=SECOND, lease=LEASE
+            connection,
+            registry,
+            store,
+            clock,
+            lane=LANE,
+            policy=EffectsPolicy(),
+            engine=engine,
+            grace=SECOND,
+            lease=LEASE,
         )
         lane = Lane(
             settings=settings(),
@@ -205,7 +213,7 @@ async def open_lane(
             runner=runner,
             bridge=Bridge(stream, engine, registry.names, visibility=VISIBILITY),
             wake=asyncio.Event(),
-            reading=Reading(batch=10, long_polls=2),
+            reading=ReceiveOptions(batch=10, long_polls=2),
         )
         lane.connection = connection
         await lane.register()

@@ -118,7 +118,7 @@ async def test_temporal_killed_and_started_again(server: TemporalServer, access:
             await asyncio.sleep(1 + work.chance.random())
             server.start()
         left = await lane.drain()
-        assert (left.streamed, left.waiting, left.dead) == (0, 0, 0)
+        assert (left.streamed, left.waiting, left.dead_letters) == (0, 0, 0)
         await work.check(lane, journal)
 
 
@@ -138,7 +138,7 @@ async def test_the_queue_unreachable_for_a_while(server: TemporalServer, access:
                 line.mend()
                 await work.settle(lane, 2)
             left = await lane.drain()
-            assert (left.streamed, left.waiting, left.dead) == (0, 0, 0)
+            assert (left.streamed, left.waiting, left.dead_letters) == (0, 0, 0)
             await work.check(lane, journal)
 
 
@@ -157,7 +157,7 @@ async def test_the_bridge_killed_between_signal_and_acknowledgement(
         assert await lane.engine.waiting()
         assert (await lane.stream.depth()).main == 6
         left = await lane.drain()
-        assert (left.streamed, left.waiting, left.dead) == (0, 0, 0)
+        assert (left.streamed, left.waiting, left.dead_letters) == (0, 0, 0)
         await work.check(lane, journal)
 
 
@@ -183,7 +183,7 @@ async def test_a_worker_killed_in_a_reaction(
         assert said == b"in the reaction\n"
         assert len(journal.keys) >= 1
         left = await lane.drain()
-        assert (left.streamed, left.waiting, left.dead) == (0, 0, 0)
+        assert (left.streamed, left.waiting, left.dead_letters) == (0, 0, 0)
         await work.check(lane, journal)
 
 
@@ -272,7 +272,7 @@ async def test_a_crash_between_commit_and_publish(server: TemporalServer, access
         with pytest.raises(Crash):
             await work.settle(dying, 1)
         left = await lane.drain()
-        assert (left.streamed, left.waiting, left.dead) == (0, 0, 0)
+        assert (left.streamed, left.waiting, left.dead_letters) == (0, 0, 0)
         await work.check(lane, journal)
 
 

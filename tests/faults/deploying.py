@@ -160,7 +160,7 @@ class Rig:
     async def drained(self) -> None:
         for _ in range(300):
             depth = await self.stream.depth()
-            if not depth.main and not depth.direct:
+            if not depth.main and not depth.retry:
                 assert not depth.dead
                 return
             await asyncio.sleep(0.1)

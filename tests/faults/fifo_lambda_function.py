@@ -12,7 +12,7 @@ from afterturn.bridge.aws_lambda import Handler, Invocations
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock, to_text
 from afterturn.errors import StreamUnavailable
-from afterturn.reactions.port import Accepted, Signal
+from afterturn.reactions.port import Signal, SignalResult
 from afterturn.stream.port import Delivery, Receipt
 from afterturn.stream.sqs import QueueUrls, SqsStream
 
@@ -35,9 +35,9 @@ class Writer:
     async def ready(self) -> None:
         pass
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         write(" ".join(f"{one.consumer}/{one.conversation_id}@{to_text(one.occurred_at)}" for one in signals))
-        return Accepted()
+        return SignalResult()
 
 
 def write(line: str) -> None:

@@ -15,12 +15,12 @@ from afterturn.errors import EngineUnavailable
 from afterturn.event import TurnSettled, read_event
 from afterturn.ledger.ledger import Ledger
 from afterturn.model import Stamp, Turn
-from afterturn.reactions.embedded import EmbeddedEngine, Worker
-from afterturn.reactions.port import Accepted, Refused, Signal, Signaler
+from afterturn.reactions.embedded import EmbeddedEngine, EmbeddedWorker
+from afterturn.reactions.port import RefusedSignal, Signal, Signaler, SignalResult
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.window import ReactionContext, TurnWindow
-from afterturn.settle import Receipt, Settler
+from afterturn.settle import Settler, SettleResult
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.store.sqlite import SqliteStore
@@ -73,7 +73,7 @@ class Moody:
             self.down -= 1
             raise EngineUnavailable("no answer")
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[port.Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[port.Receipt]) -> SignalResult:
         if self.down:
             self.down -= 1
             self.refusals += 1
@@ -87,7 +87,7 @@ class Moody:
         self.taken += taken
         accepted = await self._inner.signal(taken, receipts)
         assert not (refused and accepted.acknowledged)
-        return Accepted([Refused(one, "RPCError") for one in refused], accepted.acknowledged)
+        return SignalResult([RefusedSignal(one, "RPCError") for one in refused], accepted.acknowledged)
 
 
 class Rig:
@@ -109,14 +109,14 @@ class Rig:
         self.clock = clock
         self.store: Store = SqliteStore(self.database, outbox=sqlite.outbox if one_file else None)
         self.stream: Stream = faulty(SqliteStream(self.database, clock), stream_faults or Faults.none())
-        self.worker = Worker(
+        self.worker = EmbeddedWorker(
             self.database,
             self.store,
             registry,
             clock,
             random.Random(0),
             name=f"worker-{id(self)}",
-            policy=Policy(),
+            policy=EffectsPolicy(),
             lease=LEASE,
         )
         self.engine = EmbeddedEngine(self.database, registry, clock, acknowledge=sqlite.ack if one_file else None)
@@ -133,7 +133,7 @@ class Rig:
     def turn(self, conversation_id: str, message_id: str) -> Turn:
         return turn(conversation_id, message(message_id, (self.clock() - T0).total_seconds()))
 
-    async def settle(self, conversation_id: str, message_id: str) -> Receipt:
+    async def settle(self, conversation_id: str, message_id: str) -> SettleResult:
         return await self.settler.settle(self.turn(conversation_id, message_id))
 
     async def pump(self, limit: int = 10) -> int:
@@ -154,7 +154,7 @@ class Rig:
         for _ in range(60):
             await self.work()
             depth = await self.stream.depth()
-            if depth.main + depth.direct + await self.engine.waiting() == 0:
+            if depth.main + depth.retry + await self.engine.waiting() == 0:
                 if not await self.ledger.sweep(grace=timedelta(0), everything=True, only=only):
                     return
             else:
@@ -169,7 +169,7 @@ class Rig:
 
     async def waiting_events(self, queue: Queue = Queue.MAIN) -> list[TurnSettled]:
         """What waits, without taking it."""
-        table = {Queue.MAIN: "stream_main", Queue.DIRECT: "stream_direct"}[queue]
+        table = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_direct"}[queue]
         rows = await self.database.read(lambda c: c.execute(f"SELECT body FROM {table} ORDER BY position").fetchall())
         return [read_event(body) for (body,) in rows]
 

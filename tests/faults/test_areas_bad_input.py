@@ -200,17 +200,17 @@ class TestEvents:
             await publish(wired.stream, "a@1", consumer="gone")
             await publish(wired.stream, "a@1", consumer="topics")
             bridge = Bridge(wired.stream, engine, ("topics",), visibility=LEASE)
-            await bridge.pump(Queue.DIRECT, limit=10)
+            await bridge.pump(Queue.RETRY, limit=10)
             assert engine.taken == [Signal("topics", "a", at(1))]
-            assert await bridge.pump(Queue.DIRECT, limit=10) == 0
+            assert await bridge.pump(Queue.RETRY, limit=10) == 0
             while not (await wired.stream.depth()).dead:
                 wired.clock.advance(timedelta(hours=13))
-                await bridge.pump(Queue.DIRECT, limit=10)
+                await bridge.pump(Queue.RETRY, limit=10)
             (letter,) = await wired.stream.dead_letters(limit=10)
-            assert (letter.queue, letter.consumer) == (Queue.DIRECT, "gone")
+            assert (letter.queue, letter.consumer) == (Queue.RETRY, "gone")
             assert await wired.stream.redrive([letter.id]) == 1
             wiser = Bridge(wired.stream, engine, ("topics", "gone"), visibility=LEASE)
-            await wiser.pump(Queue.DIRECT, limit=10)
+            await wiser.pump(Queue.RETRY, limit=10)
             assert engine.taken[1:] == [Signal("gone", "a", at(1))]
 
 

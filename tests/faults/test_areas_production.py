@@ -100,7 +100,7 @@ class TestPublish:
         clock.advance(timedelta(hours=1))
         ledger = Ledger(store, stream, clock, "worker")
         assert len(await ledger.sweep()) == 1
-        (swept,) = await stream.receive(Queue.DIRECT, limit=10, visibility=LEASE)
+        (swept,) = await stream.receive(Queue.RETRY, limit=10, visibility=LEASE)
         assert read_event(swept.body).event_id == f"turn:c1:{int(T0.timestamp() * 1000)}"
 
 

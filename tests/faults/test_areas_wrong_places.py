@@ -20,7 +20,7 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
 from afterturn.bootstrap.bridging import open_bridge
-from afterturn.bootstrap.lambda_bridge import Function as BridgeFunction
+from afterturn.bootstrap.lambda_bridge import BridgeFunction as BridgeFunction
 from afterturn.bootstrap.lambda_webhooks import Function as FunnelFunction
 from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
@@ -105,7 +105,7 @@ class TestCommands:
 
         async def remove() -> None:
             async with open_account(lane) as account:
-                url = await account.sqs.get_queue_url(QueueName=DEV.direct)
+                url = await account.sqs.get_queue_url(QueueName=DEV.retry)
                 await account.sqs.delete_queue(QueueUrl=url["QueueUrl"])
 
         asyncio.run(remove())

@@ -13,7 +13,7 @@ from tests.contract.stream import event, names
 from tests.faults.rig import LEASE, Counter, open_rig, registry_of
 
 from afterturn.bridge.plan import backoff
-from afterturn.bridge.reading import Reading, read
+from afterturn.bridge.reading import ReceiveOptions, receive_until_stopped
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.reactions.port import Signal
 from afterturn.stream.port import MAX_RECEIVES, Depth, Queue
@@ -149,8 +149,8 @@ class TestEngineDown:
             await rig.settle("c1", "m1")
             rig.moody.down = 10**6
             stop = asyncio.Event()
-            reading = Reading(batch=10, long_polls=8)
-            running = asyncio.create_task(read(rig.bridge, stop, asyncio.Event(), reading, poll=0.001))
+            reading = ReceiveOptions(batch=10, long_polls=8)
+            running = asyncio.create_task(receive_until_stopped(rig.bridge, stop, asyncio.Event(), reading, poll=0.001))
             await asyncio.sleep(0.05)  # what is being received when an outage begins cannot know of it
             for _ in range(20):
                 rig.clock.advance(timedelta(hours=13))
@@ -187,7 +187,7 @@ class TestOneSickConsumer:
             await rig.stream.publish(event("c2", 1))
             await rig.bridge.pump(Queue.MAIN, limit=10)
             depth = await rig.stream.depth()
-            assert (depth.main, depth.direct) == (0, 3)
+            assert (depth.main, depth.retry) == (0, 3)
             assert await rig.pump() == 3
             assert {one.consumer for one in rig.moody.taken[:4]} == {"well", "fine"}
             assert rig.moody.taken[4:] == [Signal("sick", "c1", at(2)), Signal("sick", "c2", at(1))]
@@ -225,7 +225,7 @@ class TestOneSickConsumer:
                 rig.clock.advance(backoff(receives))
             await rig.pump()
             (letter,) = await rig.stream.dead_letters(limit=10)
-            assert (letter.consumer, letter.queue) == ("sick", Queue.DIRECT)
+            assert (letter.consumer, letter.queue) == ("sick", Queue.RETRY)
 
     @pytest.mark.parametrize("moment", list(Moment))
     async def test_where_parking_fails_nothing_is_acknowledged(self, path: Path, moment: Moment) -> None:
@@ -266,7 +266,7 @@ class TestOneSickConsumer:
             for name in ("topics", "sick"):
                 assert await rig.seen(name, "c1") == ["m1", "m2"]
                 assert await rig.seen(name, "c2") == ["m1"]
-            assert await rig.stream.depth() == Depth(main=0, direct=0, dead=1, oldest=None)
+            assert await rig.stream.depth() == Depth(main=0, retry=0, dead=1, oldest=None)
 
     async def test_an_event_for_a_consumer_of_another_version_waits_for_it(self, path: Path) -> None:
         """During a rollout two bridges know different consumers; neither loses the other's."""
@@ -275,8 +275,8 @@ class TestOneSickConsumer:
             await rig.stream.publish(event("c1", 1), consumer="topics")
             assert await rig.pump() == 2
             assert rig.moody.taken == [Signal("topics", "c1", at(1))]
-            assert rig.bridge.strangers == {("newcomer", "c1")}
-            assert (await rig.stream.depth()).direct == 1
+            assert rig.bridge.unknown_consumers == {("newcomer", "c1")}
+            assert (await rig.stream.depth()).retry == 1
         with open_rig(path, registry_of("topics", "newcomer"), rig.clock) as newer:
             newer.clock.advance(timedelta(minutes=1))
             await newer.pump()
@@ -309,7 +309,7 @@ class TestLostAnswers:
             await rig.register()
             await rig.settle("c1", "m1")
             (old,) = await rig.stream.receive(Queue.MAIN, limit=1, visibility=LEASE)
-            await rig.stream.bury(old, reason="told")
+            await rig.stream.dead_letter(old, reason="told")
             rig.clock.advance(timedelta(seconds=1))
             await rig.settle("c1", "m2")
             await rig.work()

@@ -62,7 +62,7 @@ class TestRefusals:
             FunctionName="others", Runtime="python3.13", Role=ROLE, Handler="keys_app.handler", Code=code
         )
         await rig.functions.create_event_source_mapping(
-            EventSourceArn=rig.account.place.queue_arn(DEV.direct), FunctionName="others", Enabled=False
+            EventSourceArn=rig.account.place.queue_arn(DEV.retry), FunctionName="others", Enabled=False
         )
         done = await rig.deploy("--role", ROLE)
         assert done.code == 2

@@ -16,7 +16,7 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.event import make_event, read_event
 from afterturn.model import Channel, FlushMode, Origin
-from afterturn.reactions.port import Accepted, Refused, Signal
+from afterturn.reactions.port import RefusedSignal, Signal, SignalResult
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.testing import Fault, Faults, ManualClock, Moment, faulty
@@ -37,12 +37,12 @@ class Engine:
             self.down -= 1
             raise EngineUnavailable("no answer")
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         if self.down:
             self.down -= 1
             raise EngineUnavailable("no answer")
         self.taken += [one for one in signals if one.consumer not in self.refusing]
-        return Accepted([Refused(one, "RPCError") for one in signals if one.consumer in self.refusing])
+        return SignalResult([RefusedSignal(one, "RPCError") for one in signals if one.consumer in self.refusing])
 
     def seen(self, consumer: str = "topics") -> list[str]:
         return [
@@ -219,9 +219,9 @@ async def test_a_parked_event_is_never_taken_for_an_earlier_one(
         engine.refusing = {"grade"}
         await stream.publish(event("c1", 1), emission=f"e{len(engine.taken)}")
         await bridge.pump(Queue.MAIN, limit=10)
-        assert (await stream.depth()).direct == 1
+        assert (await stream.depth()).retry == 1
         engine.refusing = set()
-        await bridge.pump(Queue.DIRECT, limit=10)
+        await bridge.pump(Queue.RETRY, limit=10)
     assert len(engine.seen("grade")) == 3
 
 
@@ -233,10 +233,10 @@ async def test_one_sick_consumer_holds_up_no_other(service: FifoService, clock: 
     await bridge.pump(Queue.MAIN, limit=10)
     assert engine.seen("topics") == ["c1@2", "c2@1"]
     depth = await stream.depth()
-    assert (depth.main, depth.direct) == (0, 3)
+    assert (depth.main, depth.retry) == (0, 3)
     engine.refusing = set()
     clock.advance(LEASE)
-    await bridge.pump(Queue.DIRECT, limit=10)
+    await bridge.pump(Queue.RETRY, limit=10)
     assert engine.seen("grade") == ["c1@2", "c2@1"]
 
 

@@ -17,7 +17,7 @@ from tests.fifo import FifoService, throttled
 from afterturn.bridge.aws_lambda import Handler, Invocations, respond
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable
-from afterturn.reactions.port import Accepted, Refused, Signal
+from afterturn.reactions.port import RefusedSignal, Signal, SignalResult
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.stream.sqs.ids import legal_id
@@ -33,13 +33,13 @@ class Engine:
     async def ready(self) -> None:
         pass
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         if self.down:
             raise EngineUnavailable("no answer")
         if self.refusing:
-            return Accepted([Refused(one, "RPCError") for one in signals])
+            return SignalResult([RefusedSignal(one, "RPCError") for one in signals])
         self.taken += signals
-        return Accepted()
+        return SignalResult()
 
 
 class Mapping:
@@ -210,13 +210,13 @@ async def test_a_consumer_that_refuses_is_parked_and_the_record_is_done(
     assert answer == {"batchItemFailures": []}
     await mapping.finish(invocation, answer)
 
-    direct = Mapping(service, stream, Queue.DIRECT)
+    direct = Mapping(service, stream, Queue.RETRY)
     invocation = await direct.event()
     answer = await respond(bridge_of(stream, engine), stream, invocation)
     assert answer == ids(invocation, 0)
     await direct.finish(invocation, answer)
     depth = await stream.depth()
-    assert (depth.main, depth.direct) == (0, 1)
+    assert (depth.main, depth.retry) == (0, 1)
 
 
 async def test_a_record_that_cannot_be_parked_comes_again_with_its_group(

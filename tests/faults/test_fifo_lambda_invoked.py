@@ -53,7 +53,7 @@ async def deploy(client: Any, sqs: Any, queues: QueueUrls, access: Access, signa
                 "SIGNALS": str(signals),
                 "ACCOUNT": str(access.access_key),
                 "ENDPOINT": str(access.endpoint),
-                "QUEUES": " ".join((queues.main, queues.direct, queues.main_dead, queues.direct_dead)),
+                "QUEUES": " ".join((queues.main, queues.retry, queues.main_dead, queues.retry_dead)),
             }
         },
     )

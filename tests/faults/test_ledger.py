@@ -177,7 +177,7 @@ class TestSweep:
             rig.clock.advance(GRACE)
             assert len(await rig.ledger.sweep()) == 2
             assert await rig.seen("topics", "c1") is None
-            events = await rig.waiting_events(Queue.DIRECT)
+            events = await rig.waiting_events(Queue.RETRY)
             assert [event.event_id for event in events] == [receipt.event.event_id] * 2
             assert all(event.immediate for event in events)
             await rig.work()
@@ -229,7 +229,7 @@ class TestSweep:
             await lose_events(rig)
             rig.clock.advance(GRACE)
             assert len(await rig.ledger.sweep()) == 1
-            assert len(await rig.waiting_events(Queue.DIRECT)) == 1
+            assert len(await rig.waiting_events(Queue.RETRY)) == 1
 
     async def test_only_whom_one_asks_for_is_swept(self, path: Path) -> None:
         """And such a sweep does not count as the regular one."""
@@ -275,7 +275,7 @@ class TestReplay:
             await settle_many(rig, 4)
             await rig.work()
             assert await rig.ledger.replay() == 0
-            assert (await rig.stream.depth()).direct == 0
+            assert (await rig.stream.depth()).retry == 0
 
     async def test_a_replay_that_is_repeated_while_it_waits_doubles_nothing(self, path: Path) -> None:
         counter = Counter()
@@ -286,7 +286,7 @@ class TestReplay:
             await rig.register()
             for _ in range(2):
                 await rig.ledger.replay(consumers=["late"])
-            assert (await rig.stream.depth()).direct == 4
+            assert (await rig.stream.depth()).retry == 4
             await rig.drain()
             assert len(counter.outside.calls) == 4
 
@@ -354,7 +354,7 @@ class TestReplay:
             await rig.settle("c1", "m1")
             with pytest.raises(InvalidQuery, match=r"'topic' .*registered: topics"):
                 await rig.ledger.replay(consumers=["topics", "topic"])
-            assert (await rig.stream.depth()).direct == 0
+            assert (await rig.stream.depth()).retry == 0
 
     async def test_a_retired_consumer_is_not_replayed_unasked(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:

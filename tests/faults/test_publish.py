@@ -48,7 +48,7 @@ async def test_a_stream_that_is_down_costs_the_caller_nothing(path: Path) -> Non
         rig.clock.advance(GRACE)
         assert len(await rig.ledger.sweep()) == 1
         assert await rig.ledger.sweep() == ()
-        assert await event_ids(rig, Queue.DIRECT) == [receipt.event.event_id]
+        assert await event_ids(rig, Queue.RETRY) == [receipt.event.event_id]
         await rig.work()
         assert await rig.seen("topics", "c1") == ["m1"]
         assert len(await rig.store.messages("c1")) == 1

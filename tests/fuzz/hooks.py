@@ -29,7 +29,7 @@ from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
 from afterturn.event import make_event
 from afterturn.model import Origin, Turn
-from afterturn.settle import Receipt
+from afterturn.settle import SettleResult
 
 __all__ = ["SIGNED", "assert_fits", "bodies", "good_headers", "with_body", "with_headers"]
 
@@ -46,7 +46,7 @@ class Through:
         self.came.append(arrival)
         return IngestResult("nothing")
 
-    async def settle(self, turn: Turn) -> Receipt:
+    async def settle(self, turn: Turn) -> SettleResult:
         self.came.append(turn)
         about = turn.conversation
         event = make_event(
@@ -58,7 +58,7 @@ class Through:
             occurred_at=NOW,
             flush_mode=turn.flush_mode,
         )
-        return Receipt(event=event, new=True)
+        return SettleResult(event=event, new=True)
 
     async def fetch(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
         self.came.append(asked)

@@ -60,7 +60,7 @@ async def odd_signals(house: House, probe: Probe) -> None:
     await house.handle().signal(protocol.TURN_SETTLED, {"seq": "x"})
     await house.handle().signal("unheard-of")
     await house.handle().signal(protocol.FLUSH, {})
-    await house.handle().signal(protocol.RETRY, protocol.write_signal(protocol.Told(house.terms())))
+    await house.handle().signal(protocol.RETRY, protocol.write_signal(protocol.SignalPayload(house.terms())))
 
 
 async def more_than_a_run_takes(house: House, probe: Probe) -> None:

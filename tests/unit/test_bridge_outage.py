@@ -11,7 +11,7 @@ import pytest
 from tests.faults.rig import open_rig, registry_of
 
 from afterturn.bridge.outage import Outage
-from afterturn.bridge.reading import Reading, read
+from afterturn.bridge.reading import ReceiveOptions, receive_until_stopped
 
 ENGINE, STORE = "EngineUnavailable", "StoreBusy"
 
@@ -39,41 +39,41 @@ def test_one_line_when_it_begins_and_one_when_it_ends_however_many_meet_it(told:
     for attempt in range(3):
         for run in range(5):
             told.now += 1
-            told.outage.met(run, ENGINE)
+            told.outage.begin(run, ENGINE)
         assert told.lines == ["action=bridge_paused error=EngineUnavailable"], attempt
     for run in range(5):
         told.now += 100
-        told.outage.over(run)
+        told.outage.end(run)
     assert told.lines[1:] == ["action=bridge_resumed age_s=514"]
 
 
 def test_it_ends_when_the_engine_answers_though_runs_go_on_later(told: Told) -> None:
-    told.outage.met(0, ENGINE)
-    told.outage.met(1, ENGINE)
+    told.outage.begin(0, ENGINE)
+    told.outage.begin(1, ENGINE)
     told.now += 60
     told.outage.answered()
     for run in (0, 1):
         told.now += 20
-        told.outage.over(run)
+        told.outage.end(run)
     assert told.lines[-1] == "action=bridge_resumed age_s=60"
 
 
 def test_an_answer_that_was_none_ends_nothing(told: Told) -> None:
-    told.outage.met(0, ENGINE)
+    told.outage.begin(0, ENGINE)
     told.outage.answered()
     told.now += 60
-    told.outage.met(0, ENGINE)
-    told.outage.over(0)
+    told.outage.begin(0, ENGINE)
+    told.outage.end(0)
     assert told.lines[-1] == "action=bridge_resumed age_s=60"
-    told.outage.over(0)
+    told.outage.end(0)
     assert len(told.lines) == 2
 
 
 def test_another_kind_of_error_is_told_too_and_the_next_outage_anew(told: Told) -> None:
     for error in (ENGINE, STORE, ENGINE, STORE):
-        told.outage.met(0, error)
-    told.outage.over(0)
-    told.outage.met(0, STORE)
+        told.outage.begin(0, error)
+    told.outage.end(0)
+    told.outage.begin(0, STORE)
     assert [line.partition(" ")[2] for line in told.lines] == [
         "error=EngineUnavailable",
         "error=StoreBusy",
@@ -89,7 +89,7 @@ async def test_all_loops_of_a_bridge_tell_of_one_outage(tmp_path: Path, told: To
         rig.moody.down = 10**6
         stop = asyncio.Event()
         running = asyncio.create_task(
-            read(rig.bridge, stop, asyncio.Event(), Reading(batch=10, long_polls=4), poll=0.001)
+            receive_until_stopped(rig.bridge, stop, asyncio.Event(), ReceiveOptions(batch=10, long_polls=4), poll=0.001)
         )
         while not rig.moody.refusals:  # noqa: ASYNC110 - asks a bridge
             await asyncio.sleep(0.001)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.contract.samples import at
 from tests.contract.stream import event
 
-from afterturn.bridge.plan import backoff, held_up, plan
+from afterturn.bridge.plan import backoff, held_up, plan_batch
 from afterturn.model import FlushMode
 from afterturn.reactions.port import Signal
 from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Receipt
@@ -21,7 +21,7 @@ IMMEDIATE = FlushMode.IMMEDIATE
 
 
 def delivery(number: int, body: str, *, group: str = "c1", consumer: str | None = None, receives: int = 1) -> Delivery:
-    queue = Queue.MAIN if consumer is None else Queue.DIRECT
+    queue = Queue.MAIN if consumer is None else Queue.RETRY
     return Delivery(Receipt(queue, f"{number}:{receives}"), group, body, receives, consumer)
 
 
@@ -56,7 +56,7 @@ ODD = {
 def test_an_odd_record_is_told_apart_and_crashes_no_batch(body: str) -> None:
     """F1, F23: its neighbours are signalled, and the reason holds nothing of its content."""
     batch = [of(1, "c1", 1), delivery(2, body), of(3, "c1", 3)]
-    todo = plan(batch, CONSUMERS)
+    todo = plan_batch(batch, CONSUMERS)
     assert [one.receipt.handle for one, _ in todo.invalid] == ["2:1"]
     assert [one.receipt.handle for one, _ in todo.valid] == ["1:1", "3:1"]
     assert todo.signals == tuple(Signal(name, "c1", at(3)) for name in CONSUMERS)
@@ -67,11 +67,11 @@ def test_an_odd_record_is_told_apart_and_crashes_no_batch(body: str) -> None:
 def test_an_event_of_a_newer_emitter_is_taken() -> None:
     """F1: an unknown extra key is no reason to lose it."""
     body = json.dumps({**GOOD, "somethingNew": {"a": 1}})
-    assert len(plan([delivery(1, body)], CONSUMERS).valid) == 1
+    assert len(plan_batch([delivery(1, body)], CONSUMERS).valid) == 1
 
 
 def test_every_consumer_is_signalled_of_every_conversation() -> None:
-    todo = plan([of(1, "c1", 1), of(2, "c2", 2)], CONSUMERS)
+    todo = plan_batch([of(1, "c1", 1), of(2, "c2", 2)], CONSUMERS)
     assert set(todo.signals) == {Signal(n, c, at(s)) for n in CONSUMERS for c, s in (("c1", 1), ("c2", 2))}
 
 
@@ -79,34 +79,34 @@ def test_events_of_one_conversation_are_merged() -> None:
     """The newest time, and immediate wins, in whichever order they stand."""
     for seconds in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
         batch = [of(n, "c1", s, IMMEDIATE if s == 2 else FlushMode.DEBOUNCED) for n, s in enumerate(seconds)]
-        assert plan(batch, ("topics",)).signals == (Signal("topics", "c1", at(3), immediate=True),)
+        assert plan_batch(batch, ("topics",)).signals == (Signal("topics", "c1", at(3), immediate=True),)
 
 
 def test_a_direct_record_signals_its_consumer_alone() -> None:
-    todo = plan([delivery(1, event("c1", 1).to_json(), consumer="grade")], CONSUMERS)
+    todo = plan_batch([delivery(1, event("c1", 1).to_json(), consumer="grade")], CONSUMERS)
     assert todo.signals == (Signal("grade", "c1", at(1)),)
 
 
 def test_a_direct_record_of_an_unknown_consumer_is_left_to_another_bridge() -> None:
-    todo = plan([delivery(1, event("c1", 1).to_json(), consumer="stranger")], CONSUMERS)
-    assert [one.consumer for one in todo.unknown] == ["stranger"]
+    todo = plan_batch([delivery(1, event("c1", 1).to_json(), consumer="stranger")], CONSUMERS)
+    assert [one.consumer for one in todo.unknown_consumer] == ["stranger"]
     assert (todo.valid, todo.invalid, todo.signals) == ((), (), ())
 
 
 def test_an_odd_record_of_an_unknown_consumer_is_odd() -> None:
-    assert len(plan([delivery(1, "x", consumer="stranger")], CONSUMERS).invalid) == 1
+    assert len(plan_batch([delivery(1, "x", consumer="stranger")], CONSUMERS).invalid) == 1
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert plan([], CONSUMERS).signals == ()
-    assert plan([of(1, "c1", 1)], ()).signals == ()
-    assert len(plan([of(1, "c1", 1)], ()).valid) == 1
+    assert plan_batch([], CONSUMERS).signals == ()
+    assert plan_batch([of(1, "c1", 1)], ()).signals == ()
+    assert len(plan_batch([of(1, "c1", 1)], ()).valid) == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9), st.booleans()), max_size=30))
 def test_a_batch_says_what_its_events_say(told: list[tuple[str, int, bool]]) -> None:
     batch = [of(n, c, s, IMMEDIATE if now else FlushMode.DEBOUNCED) for n, (c, s, now) in enumerate(told)]
-    todo = plan(batch, CONSUMERS)
+    todo = plan_batch(batch, CONSUMERS)
     assert [one for one, _ in todo.valid] == batch
     by_conversation = {c for c, _, _ in told}
     assert len(todo.signals) == len(CONSUMERS) * len(by_conversation)
@@ -144,5 +144,5 @@ def test_a_direct_group_is_held_up_for_its_consumer_alone() -> None:
 
 
 def test_a_record_without_a_group_is_odd() -> None:
-    todo = plan([delivery(1, event("c1", 1).to_json(), group="")], CONSUMERS)
+    todo = plan_batch([delivery(1, event("c1", 1).to_json(), group="")], CONSUMERS)
     assert [reason for _, reason in todo.invalid] == ["the record has no message group"]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.channels.test_intake import House, house, sms
 
 from afterturn.channels.responder import ReplyRequest
-from afterturn.telemetry import place_of
+from afterturn.telemetry import error_location
 
 __all__ = ["house"]
 
@@ -41,12 +41,12 @@ def test_what_fails_in_ours_or_a_library_alone_has_no_place_in_the_user_s_code()
     except ValueError as found:
         error = found
     assert error is not None
-    assert place_of(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"
+    assert error_location(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"
     assert error.__traceback__ is not None
-    assert place_of(error.with_traceback(error.__traceback__.tb_next)) is None
-    assert place_of(ValueError()) is None
+    assert error_location(error.with_traceback(error.__traceback__.tb_next)) is None
+    assert error_location(ValueError()) is None
     try:
         TypeAdapter(int).validate_python("x")
     except ValueError as found:
         error = found
-    assert place_of(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"
+    assert error_location(error) == f"{HERE}:{error.__traceback__.tb_lineno if error.__traceback__ else 0}"

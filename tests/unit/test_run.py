@@ -13,7 +13,7 @@ from tests.contract.samples import T0, at, message, work_order
 
 from afterturn.errors import ConfigError
 from afterturn.model import Conversation, Stamp, StoredStamp
-from afterturn.reactions.run import MAX_STAMP_BYTES, Policy, error_kind, retry_delay, run_consumer
+from afterturn.reactions.run import MAX_STAMP_BYTES, EffectsPolicy, error_kind, retry_delay, run_consumer
 from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
 from afterturn.store.port import Window
 
@@ -32,7 +32,7 @@ async def run(act: Act | None, *, shadow: bool = False, now: float = 0, **policy
         consumer,
         WINDOW,
         claims=cast("Claims", None),
-        policy=Policy(),
+        policy=EffectsPolicy(),
         now=at(now),
         attempt=2,
         shadow=shadow,
@@ -60,7 +60,7 @@ async def test_a_run_is_quiet_when_its_newest_turn_is_old(hours: float, quiet: b
 
 
 def test_without_a_limit_nothing_is_quiet() -> None:
-    assert not Policy(effects_max_age=None).quiet(T0, at(10**9))
+    assert not EffectsPolicy(effects_max_age=None).quiet(T0, at(10**9))
 
 
 async def test_a_shadow_run_is_quiet_and_opens_no_work_orders() -> None:

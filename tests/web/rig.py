@@ -122,7 +122,7 @@ class Rig:
     async def bury(self) -> str:
         """Give up on the oldest record of the stream; returns its id among the dead letters."""
         taken = await self.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
-        await self.backbone.stream.bury(taken[0], reason="no good")
+        await self.backbone.stream.dead_letter(taken[0], reason="no good")
         return (await self.backbone.stream.dead_letters(limit=100))[-1].id
 
 

@@ -42,7 +42,7 @@ async def fill(rig: Rig, number: int = 7) -> None:
         await rig.order(f"c-{place}", "elm", f"wo-{place}")
         await rig.fail(f"c-{place}")
     for one in await rig.backbone.stream.receive(Queue.MAIN, limit=number, visibility=timedelta(minutes=1)):
-        await rig.backbone.stream.bury(one, reason="no good")
+        await rig.backbone.stream.dead_letter(one, reason="no good")
 
 
 async def pages(

@@ -30,7 +30,7 @@ class Names:
         return f"{self.prefix}-events.fifo"
 
     @property
-    def direct(self) -> str:
+    def retry(self) -> str:
         return f"{self.prefix}-direct.fifo"
 
     @property
@@ -38,8 +38,8 @@ class Names:
         return dead_letters_of(self.main)
 
     @property
-    def direct_dead(self) -> str:
-        return dead_letters_of(self.direct)
+    def retry_dead(self) -> str:
+        return dead_letters_of(self.retry)
 
     def function(self, part: str) -> str:
         """The Lambda function that is the lane's ``bridge`` or ``webhooks``."""

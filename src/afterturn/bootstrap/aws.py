@@ -13,7 +13,7 @@ from afterturn.bootstrap.naming import names_of
 from afterturn.bootstrap.policy import policy_of
 from afterturn.bootstrap.signalling import SQS_BATCH, address_of, visibility_of
 from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import Reading
+from afterturn.bridge.reading import ReceiveOptions
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra
@@ -74,5 +74,5 @@ async def open_production(
             runner=runner,
             bridge=Bridge(stream, engine, registry.signalled, visibility=visibility_of(settings)),
             wake=asyncio.Event(),
-            reading=Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls),
+            reading=ReceiveOptions(batch=SQS_BATCH, long_polls=settings.bridge_polls),
         )

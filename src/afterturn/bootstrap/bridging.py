@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from afterturn.app import App
 from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import WOKEN, Reading, read
+from afterturn.bridge.reading import IN_PROCESS, ReceiveOptions, receive_until_stopped
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Profile, Settings
 from afterturn.consumers.shipped import ShippedOptions, register_shipped
@@ -23,12 +23,12 @@ class LoneBridge:
 
     bridge: Bridge
     registry: Registry
-    reading: Reading
+    reading: ReceiveOptions
     poll: timedelta
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until stopped; what has begun is finished."""
-        await read(self.bridge, stop, asyncio.Event(), self.reading, poll=self.poll.total_seconds())
+        await receive_until_stopped(self.bridge, stop, asyncio.Event(), self.reading, poll=self.poll.total_seconds())
 
 
 def signalled_by(app: App) -> Registry:
@@ -51,21 +51,21 @@ async def open_bridge(app: App, settings: Settings, *, clock: Clock = system_clo
         from afterturn.bootstrap.embedded import open_file_bridge  # noqa: PLC0415 - no profile pays for another one
 
         with open_file_bridge(settings, registry, clock) as bridge:
-            yield LoneBridge(bridge, registry, WOKEN, settings.poll)
+            yield LoneBridge(bridge, registry, IN_PROCESS, settings.poll)
         return
     from afterturn.bootstrap.signalling import SQS_BATCH, address_of, open_lane_bridge  # noqa: PLC0415 - see above
 
-    reading = Reading(batch=SQS_BATCH, long_polls=settings.bridge_polls)
+    reading = ReceiveOptions(batch=SQS_BATCH, long_polls=settings.bridge_polls)
     if settings.profile is Profile.AWS:
         from afterturn.bootstrap.access import access_of  # noqa: PLC0415 - see above
 
         async with open_lane_bridge(settings, registry, clock, access_of(settings), address_of(settings)) as lane:
             yield LoneBridge(lane.bridge, registry, reading, settings.poll)
         return
-    from afterturn.bootstrap.local import address_in, open_place  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.local import address_in, open_local_servers  # noqa: PLC0415 - see above
 
     async with (
-        open_place(settings) as place,
+        open_local_servers(settings) as place,
         open_lane_bridge(settings, registry, clock, place.access, address_in(place)) as lane,
     ):
         yield LoneBridge(lane.bridge, registry, reading, settings.poll)

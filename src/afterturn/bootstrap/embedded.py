@@ -15,7 +15,7 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
-from afterturn.reactions.embedded import EmbeddedEngine, Worker
+from afterturn.reactions.embedded import EmbeddedEngine, EmbeddedWorker
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
@@ -33,7 +33,7 @@ async def open_embedded(
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         store = SqliteStore(database, outbox=sqlite_stream.outbox, clock=clock)
         stream = SqliteStream(database, clock, on_publish=wake.set, consumers=registry.names)
-        worker = Worker(
+        worker = EmbeddedWorker(
             database,
             store,
             registry,

@@ -21,7 +21,7 @@ from afterturn.errors import EngineUnavailable
 from afterturn.reactions.registry import Registry
 
 
-class Function:
+class BridgeFunction:
     """Handles what SQS brings, and answers the probe of ``afterturn aws deploy``."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ async def probe() -> dict[str, Any]:
             "version": release(),
             "lane": names.lane,
             "table": names.table,
-            "queues": [url.rpartition("/")[2] for url in (queues.main, queues.direct)],
+            "queues": [url.rpartition("/")[2] for url in (queues.main, queues.retry)],
             "consumers": sorted(registry.signalled),
             "engine": engine,
         }
@@ -74,4 +74,4 @@ async def _open_ends() -> AsyncIterator[tuple[Bridge, Invocations]]:
 
 
 set_up_logging()
-handler = Function()
+handler = BridgeFunction()

@@ -25,7 +25,7 @@ REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocalServers:
     """Where the lane's table and queues are on this machine, and where Temporal is."""
 
     access: Access
@@ -33,7 +33,7 @@ class Place:
 
 
 @asynccontextmanager
-async def open_place(settings: Settings) -> AsyncIterator[Place]:
+async def open_local_servers(settings: Settings) -> AsyncIterator[LocalServers]:
     """Start the servers where they do not run yet, and make the lane's table and queues where they are missing.
 
     Whoever joins running servers trusts the note that the lane was made there. Raises ConfigError for a port in use.
@@ -53,7 +53,7 @@ async def open_place(settings: Settings) -> AsyncIterator[Place]:
                 await carry_out(account, names, await plan_lane(account, names))
 
         await make_once(settings.local_folder / f"{names.table}-of-{names.lane}{MADE}", make)
-        yield Place(access, servers.temporal)
+        yield LocalServers(access, servers.temporal)
 
 
 @asynccontextmanager
@@ -65,13 +65,13 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
     from afterturn.bootstrap.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
 
     async with (
-        open_place(settings) as place,
+        open_local_servers(settings) as place,
         open_production(settings, registry, clock, place.access, address_in(place)) as backbone,
     ):
         yield backbone
 
 
-def address_in(place: Place) -> Address:
+def address_in(place: LocalServers) -> Address:
     from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
 
     return Address(target=place.temporal)

@@ -42,7 +42,7 @@ async def open_ends(settings: Settings, clock: Clock) -> AsyncIterator[tuple[Sto
         async with open_writer(settings, clock, access_of(settings)) as written:
             yield written
         return
-    from afterturn.bootstrap.local import open_place  # noqa: PLC0415 - see above
+    from afterturn.bootstrap.local import open_local_servers  # noqa: PLC0415 - see above
 
-    async with open_place(settings) as place, open_writer(settings, clock, place.access) as written:
+    async with open_local_servers(settings) as place, open_writer(settings, clock, place.access) as written:
         yield written

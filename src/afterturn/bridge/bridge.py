@@ -13,15 +13,15 @@ from datetime import timedelta
 
 from afterturn import telemetry
 from afterturn.bridge.outage import Outage
-from afterturn.bridge.plan import Plan, backoff, held_up, plan
+from afterturn.bridge.plan import BatchPlan, backoff, held_up, plan_batch
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
-from afterturn.reactions.port import Refused, Signaler
+from afterturn.reactions.port import RefusedSignal, Signaler
 from afterturn.stream.port import Delivery, Queue, Receipt, Stream
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchResult:
     """What became of a batch.
 
     ``done``: receipts to be acknowledged (none where the engine has done so). ``failed``: deliveries that were given
@@ -45,7 +45,7 @@ class Bridge:
         self._engine = engine
         self._consumers = consumers
         self._visibility = visibility
-        self.strangers: set[tuple[str | None, str]] = set()
+        self.unknown_consumers: set[tuple[str | None, str]] = set()
         self._down = False
         self._outage = Outage()
         self._runs = itertools.count()
@@ -68,36 +68,36 @@ class Bridge:
         if outcome.down is not None:
             raise outcome.down
 
-    async def deliver(self, batch: Sequence[Delivery], *, visibility: timedelta | None = None) -> Outcome:
+    async def deliver(self, batch: Sequence[Delivery], *, visibility: timedelta | None = None) -> BatchResult:
         """Signal every consumer of every event, and say what may be acknowledged: nothing before it is safe elsewhere.
 
         An invalid record goes to the dead letters alone. A consumer that refuses gets the event parked in the direct
         queue, and the record is done with. What fails is given back, and with it what stands behind it in its group.
         ``visibility``: while the engine takes its time, the records are kept invisible for so long at a time.
         """
-        todo = plan(batch, self._consumers)
-        unburied = [delivery for delivery, reason in todo.invalid if not await self._bury(delivery, reason)]
+        todo = plan_batch(batch, self._consumers)
+        unburied = [delivery for delivery, reason in todo.invalid if not await self._dead_letter(delivery, reason)]
         failed = held_up(batch, unburied)
         if failed:
             invalid = {delivery for delivery, _ in todo.invalid}
-            todo = plan([one for one in batch if one not in invalid and one not in failed], self._consumers)
-            await self._put_off(failed, error="dead_letters_unavailable")
-        self.strangers |= {(delivery.consumer, delivery.group) for delivery in todo.unknown}
-        await self._put_off(todo.unknown, error="unknown_consumer")
-        failed += todo.unknown
+            todo = plan_batch([one for one in batch if one not in invalid and one not in failed], self._consumers)
+            await self._release(failed, error="dead_letters_unavailable")
+        self.unknown_consumers |= {(delivery.consumer, delivery.group) for delivery in todo.unknown_consumer}
+        await self._release(todo.unknown_consumer, error="unknown_consumer")
+        failed += todo.unknown_consumer
         valid = [delivery for delivery, _ in todo.valid]
         receipts = [delivery.receipt for delivery in valid]
         try:
             async with self._kept(receipts, visibility):
                 accepted = await self._engine.signal(todo.signals, receipts)
         except EngineUnavailable as error:
-            await self._put_off(valid, error=type(error).__name__)
-            return Outcome(done=(), failed=(*failed, *valid), down=error)
+            await self._release(valid, error=type(error).__name__)
+            return BatchResult(done=(), failed=(*failed, *valid), down=error)
         if accepted.acknowledged:
-            return Outcome(done=(), failed=tuple(failed))
-        unparked = await self._park(todo, accepted.refused)
+            return BatchResult(done=(), failed=tuple(failed))
+        unparked = await self._defer(todo, accepted.refused)
         done = [delivery.receipt for delivery in valid if delivery not in unparked]
-        return Outcome(done=tuple(done), failed=(*failed, *unparked))
+        return BatchResult(done=tuple(done), failed=(*failed, *unparked))
 
     async def run(
         self,
@@ -125,19 +125,19 @@ class Bridge:
                     self._down = False
                     self._outage.answered()
                 handled = [await self.pump(queue, limit=limit) for queue in queues]
-                self._outage.over(run)
+                self._outage.end(run)
                 pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
                 self._down = self._down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
-                self._outage.met(run, type(error).__name__)
+                self._outage.begin(run, type(error).__name__)
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
             elif rest and max(handled) < limit:
                 await wait_any(stop, timeout=rest)
 
-    async def _park(self, todo: Plan, refused: Sequence[Refused]) -> list[Delivery]:
+    async def _defer(self, todo: BatchPlan, refused: Sequence[RefusedSignal]) -> list[Delivery]:
         """Put what single consumers refused aside; returns the deliveries that had to be given back."""
         by_key = {(one.signal.consumer, one.signal.conversation_id): one for one in refused}
         failed: dict[Delivery, str] = {}
@@ -155,7 +155,7 @@ class Bridge:
                 failed[delivery] = type(error).__name__
         behind = held_up([delivery for delivery, _ in todo.valid], failed)
         for delivery in behind:
-            await self._put_off([delivery], error=failed.get(delivery, "held_up"))
+            await self._release([delivery], error=failed.get(delivery, "held_up"))
         return behind
 
     @asynccontextmanager
@@ -179,7 +179,7 @@ class Bridge:
             except StreamUnavailable as error:
                 telemetry.log("extension_failed", level=logging.WARNING, error=type(error).__name__)
 
-    async def _put_off(self, deliveries: Sequence[Delivery], *, error: str) -> None:
+    async def _release(self, deliveries: Sequence[Delivery], *, error: str) -> None:
         """Give records back. Where that fails they come back by themselves, when their visibility ends."""
         alike: dict[tuple[str, str | None, int, int], int] = {}
         for delivery in deliveries:
@@ -203,22 +203,22 @@ class Bridge:
                 count=count,
             )
 
-    async def _bury(self, delivery: Delivery, reason: str) -> bool:
+    async def _dead_letter(self, delivery: Delivery, reason: str) -> bool:
         """Move a record to the dead letters; whether they took it."""
         queue = delivery.receipt.queue.value
         try:
-            await self._stream.bury(delivery, reason=reason)
+            await self._stream.dead_letter(delivery, reason=reason)
         except StreamUnavailable as error:
             telemetry.log("bury_failed", level=logging.ERROR, queue=queue, error=type(error).__name__)
             return False
-        telemetry.records_buried.labels(queue=queue).inc()
+        telemetry.records_dead_lettered.labels(queue=queue).inc()
         telemetry.log("record_buried", level=logging.ERROR, queue=queue, error="invalid_event")
         return True
 
 
-def _tell_parked(refused: Refused, event: TurnSettled) -> None:
+def _tell_parked(refused: RefusedSignal, event: TurnSettled) -> None:
     consumer = refused.signal.consumer
-    telemetry.signals_parked.labels(consumer=consumer).inc()
+    telemetry.signals_deferred.labels(consumer=consumer).inc()
     telemetry.log(
         "signal_parked", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refused.error
     )

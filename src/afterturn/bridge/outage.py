@@ -19,7 +19,7 @@ class Outage:
         self._begun = 0.0
         self._answered: float | None = None
 
-    def met(self, run: int, error: str) -> None:
+    def begin(self, run: int, error: str) -> None:
         """``error``: the kind of it. A further kind is told, too."""
         if not self._runs:
             self._begun = self._seconds()
@@ -35,7 +35,7 @@ class Outage:
         if self._answered is None:
             self._answered = self._seconds()
 
-    def over(self, run: int) -> None:
+    def end(self, run: int) -> None:
         """This run has gone on."""
         if run not in self._runs:
             return

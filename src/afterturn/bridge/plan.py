@@ -16,7 +16,7 @@ _BACKOFF = (timedelta(seconds=5), timedelta(minutes=2), timedelta(hours=1), time
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """``valid``: deliveries with their event, in order. ``invalid``: those for the dead letters, with the reason.
 
     ``unknown``: direct ones for a consumer that this bridge does not know (another version may). ``signals``: one for
@@ -25,11 +25,11 @@ class Plan:
 
     valid: tuple[tuple[Delivery, TurnSettled], ...]
     invalid: tuple[tuple[Delivery, str], ...]
-    unknown: tuple[Delivery, ...]
+    unknown_consumer: tuple[Delivery, ...]
     signals: tuple[Signal, ...]
 
 
-def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
+def plan_batch(batch: Sequence[Delivery], consumers: Collection[str]) -> BatchPlan:
     """Validate each record, and merge the events of one conversation: the newest time, and immediate wins."""
     valid: list[tuple[Delivery, TurnSettled]] = []
     invalid: list[tuple[Delivery, str]] = []
@@ -52,7 +52,7 @@ def plan(batch: Sequence[Delivery], consumers: Collection[str]) -> Plan:
             key = (consumer, event.conversation_id)
             signal = Signal(consumer, event.conversation_id, event.occurred_at, event.immediate, event)
             signals[key] = _merged(signals.get(key), signal)
-    return Plan(tuple(valid), tuple(invalid), tuple(unknown), tuple(signals.values()))
+    return BatchPlan(tuple(valid), tuple(invalid), tuple(unknown), tuple(signals.values()))
 
 
 def held_up(batch: Sequence[Delivery], failed: Collection[Delivery]) -> list[Delivery]:

@@ -10,7 +10,7 @@ from afterturn.stream.port import Queue
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReceiveOptions:
     """``batch``: records taken at a time. ``long_polls``: where a receive waits for records, how many wait on the main
     queue at a time; 0 where it answers at once and whoever publishes wakes the bridge. ``rest``: seconds after a batch
     that was not full; what settles one by one costs a batch each without.
@@ -21,15 +21,17 @@ class Reading:
     rest: float = 0.0
 
 
-WOKEN = Reading(rest=0.05)
+IN_PROCESS = ReceiveOptions(rest=0.05)
 """Of a stream in this process."""
 
 
-async def read(bridge: Bridge, stop: asyncio.Event, wake: asyncio.Event, reading: Reading, *, poll: float) -> None:
+async def receive_until_stopped(
+    bridge: Bridge, stop: asyncio.Event, wake: asyncio.Event, reading: ReceiveOptions, *, poll: float
+) -> None:
     """Read both queues until stopped. ``poll``: seconds between two looks where nothing wakes it."""
     if not reading.long_polls:
         await bridge.run(stop, wake, limit=reading.batch, poll=poll, rest=reading.rest)
         return
     async with asyncio.TaskGroup() as group:
-        for queue in (*[Queue.MAIN] * reading.long_polls, Queue.DIRECT):
+        for queue in (*[Queue.MAIN] * reading.long_polls, Queue.RETRY):
             group.create_task(bridge.run(stop, asyncio.Event(), limit=reading.batch, poll=poll, queues=(queue,)))

@@ -222,7 +222,7 @@ class AutoReply:
             stage=chore.kind,
             conversation_id=chore.conversation_id,
             error=type(error).__name__,
-            place=telemetry.place_of(error),
+            place=telemetry.error_location(error),
             delay_s=pause,
         )
         try:

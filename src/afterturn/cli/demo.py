@@ -183,7 +183,9 @@ def _print_orders(orders: Sequence[WorkOrder], now: datetime) -> None:
 def _print_audit(audit: Audit, left: Backlog, consumers: Sequence[str]) -> None:
     _print_head("Audit")
     clean = is_clean(left, audit)
-    line = Text(f"owed: {audit.owed}  failed: {audit.failed}  dead letters: {left.dead}", "green" if clean else "red")
+    line = Text(
+        f"owed: {audit.owed}  failed: {audit.failed}  dead letters: {left.dead_letters}", "green" if clean else "red"
+    )
     console().print(line, soft_wrap=True)
     if clean:
         print(

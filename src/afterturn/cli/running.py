@@ -173,7 +173,7 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
                 ("waiting", left.waiting),
                 ("owed", audit.owed),
                 ("failed", audit.failed),
-                ("dead letters", left.dead),
+                ("dead letters", left.dead_letters),
             ]
         )
     if is_clean(left, audit):
@@ -182,7 +182,7 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
         note("`afterturn reactions failed` names what failed, `afterturn reactions retry` runs it again.")
     if audit.owed:
         note("`afterturn audit --grace 0s` names what is owed; is it a consumer of another app (--app)?")
-    if left.dead:
+    if left.dead_letters:
         note("`afterturn dead-letters list` names the dead letters.")
     return Exit.OWED
 
@@ -202,7 +202,7 @@ async def drained(backbone: Backbone, *, eager: bool) -> Backlog | None:
 
 def is_clean(left: Backlog, audit: Audit) -> bool:
     """Whether everything is done."""
-    return audit.clean and left.streamed <= left.others and not (left.waiting or left.dead)
+    return audit.clean and left.streamed <= left.unknown_consumer and not (left.waiting or left.dead_letters)
 
 
 def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:
         "waiting": left.waiting,
         "owed": audit.owed,
         "failed": audit.failed,
-        "deadLetters": left.dead,
+        "deadLetters": left.dead_letters,
     }
 
 
@@ -241,7 +241,7 @@ async def _chores(backbone: Backbone) -> str:
 def _left(left: Backlog, chores: str = "") -> str:
     return (
         f"{count(left.streamed, 'event')} in the stream, {count(left.waiting, 'reaction')} waiting, {chores}"
-        f"{count(left.dead, 'dead letter')}."
+        f"{count(left.dead_letters, 'dead letter')}."
     )
 
 

@@ -34,7 +34,7 @@ from afterturn.config import Settings
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.importers import BadRecord, Reader, read
 from afterturn.model import UNASSIGNED, Turn, check_id, parse
-from afterturn.settle import Receipt
+from afterturn.settle import SettleResult
 from afterturn.strict_json import read_json
 
 _BAD_SHOWN = 20
@@ -232,6 +232,6 @@ def settle(
         facts([("eventId", event.event_id), ("occurredAt", to_text(event.occurred_at)), ("new", new)])
 
 
-async def _settle(app: App, settings: Settings, turn: Turn) -> Receipt:
+async def _settle(app: App, settings: Settings, turn: Turn) -> SettleResult:
     async with app.open(settings) as backbone:
         return await backbone.settle(turn)

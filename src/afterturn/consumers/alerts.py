@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from afterturn.clock import Clock, system_clock, to_text
 from afterturn.consumers.maintenance import Alert, AlertSink
-from afterturn.consumers.webhook import Endpoint
+from afterturn.consumers.webhook import SignedEndpoint
 from afterturn.telemetry import alerts_raised, log
 
 
@@ -26,7 +26,7 @@ async def log_alert(alert: Alert) -> None:
     )
 
 
-def webhook_alert(endpoint: Endpoint, clock: Clock = system_clock) -> AlertSink:
+def webhook_alert(endpoint: SignedEndpoint, clock: Clock = system_clock) -> AlertSink:
     """Logs, and delivers ``conversation.red_alert``; raises DeliveryFailed so that the reaction tries again."""
 
     async def deliver(alert: Alert) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from afterturn.consumers.tone import load_manners
+from afterturn.consumers.tone import load_tone_rules
 from afterturn.model import Direction, Role, Stamp
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -18,13 +18,13 @@ Tell = Callable[[str, str], Awaitable[None]]
 
 def escalation(tell: Tell) -> Handler:
     """Stamps ``escalated`` and ``reason`` (``asked-for-person`` or ``upset-twice``)."""
-    manners = load_manners()
+    manners = load_tone_rules()
 
     async def escalate(window: TurnWindow, ctx: ReactionContext) -> Stamp:
         before = dict(window.previous.data) if window.previous else {}
         if before.get("escalated"):
             return Stamp(data=before)
-        heard = [manners.heard(m.text) for m in window.messages if m.direction is Direction.INBOUND]
+        heard = [manners.signs(m.text) for m in window.messages if m.direction is Direction.INBOUND]
         so_far = before.get("upset")
         upset = (so_far if isinstance(so_far, int) else 0) + sum("upset" in said for said in heard)
         taken = any(message.role is Role.OPERATOR for message in window.messages)

@@ -38,7 +38,7 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from afterturn.consumers.phrases import read
-from afterturn.consumers.tone import Manners
+from afterturn.consumers.tone import ToneRules
 from afterturn.model import Channel, Direction, Message, Record, Role, Stamp, Time
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -55,19 +55,19 @@ _PUT_OFF_CHARS = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class AnswerTimes:
     """Seconds until an answer: good up to ``good``, unbearable from ``bearable`` on."""
 
     good: int
     bearable: int
 
 
-PACE = {
-    Channel.VOICE: Pace(good=15, bearable=60),
-    Channel.WEB: Pace(good=120, bearable=1800),
-    Channel.SMS: Pace(good=300, bearable=3600),
-    Channel.TELEGRAM: Pace(good=300, bearable=3600),
-    Channel.EMAIL: Pace(good=14400, bearable=86400),
+ANSWER_TIMES = {
+    Channel.VOICE: AnswerTimes(good=15, bearable=60),
+    Channel.WEB: AnswerTimes(good=120, bearable=1800),
+    Channel.SMS: AnswerTimes(good=300, bearable=3600),
+    Channel.TELEGRAM: AnswerTimes(good=300, bearable=3600),
+    Channel.EMAIL: AnswerTimes(good=14400, bearable=86400),
 }
 
 
@@ -96,7 +96,7 @@ class GradeState(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Grading:
     """A grade with its reasons; ``grade`` is none where there is nothing to grade."""
 
     grade: str | None
@@ -104,11 +104,11 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-GradeJudge = Callable[[TurnWindow, GradeState], Awaitable[Verdict]]
+GradeJudge = Callable[[TurnWindow, GradeState], Awaitable[Grading]]
 """Grades a conversation, given the counters after the window."""
 
 
-def grade_handler(manners: Manners, judge: GradeJudge | None = None) -> Handler:
+def grade_handler(manners: ToneRules, judge: GradeJudge | None = None) -> Handler:
     """The consumer: counts by rules, and grades by them or by another judge."""
 
     async def grade(window: TurnWindow, ctx: ReactionContext) -> Stamp:
@@ -119,7 +119,7 @@ def grade_handler(manners: Manners, judge: GradeJudge | None = None) -> Handler:
     return grade
 
 
-def follow(state: GradeState, messages: Iterable[Message], manners: Manners) -> GradeState:
+def follow(state: GradeState, messages: Iterable[Message], manners: ToneRules) -> GradeState:
     """The counters after some more messages."""
     for message in messages:
         if message.role is Role.SYSTEM:
@@ -131,11 +131,11 @@ def follow(state: GradeState, messages: Iterable[Message], manners: Manners) -> 
     return state
 
 
-def decide(state: GradeState, channel: Channel) -> Verdict:
+def decide(state: GradeState, channel: Channel) -> Grading:
     """Points and reasons for the counters: pure, and the whole of the judgement."""
     if not state.wants and not state.answers:
-        return Verdict(None, 100, ("nothing-to-grade",))
-    pace = PACE[channel]
+        return Grading(None, 100, ("nothing-to-grade",))
+    pace = ANSWER_TIMES[channel]
     lost: dict[str, int] = {}
     if not state.answers:
         lost["no-answer"] = 60
@@ -159,7 +159,7 @@ def decide(state: GradeState, channel: Channel) -> Verdict:
     if tone == "polite" and not state.upset:
         lost["customer-polite"] = 0
     score = max(0, 100 - sum(lost.values()))
-    return Verdict(letter(score), score, tuple(lost))
+    return Grading(letter(score), score, tuple(lost))
 
 
 def letter(score: int) -> str:
@@ -185,8 +185,8 @@ def median_response(state: GradeState) -> int | None:
     return None
 
 
-def _customer_wrote(state: GradeState, message: Message, manners: Manners) -> GradeState:
-    heard = manners.heard(message.text)
+def _customer_wrote(state: GradeState, message: Message, manners: ToneRules) -> GradeState:
+    heard = manners.signs(message.text)
     question = "asks" in heard
     wants = "closes" not in heard
     words = _words(message.text) if question else ()
@@ -208,8 +208,8 @@ def _customer_wrote(state: GradeState, message: Message, manners: Manners) -> Gr
     )
 
 
-def _staff_wrote(state: GradeState, message: Message, manners: Manners) -> GradeState:
-    heard = manners.heard(message.text)
+def _staff_wrote(state: GradeState, message: Message, manners: ToneRules) -> GradeState:
+    heard = manners.signs(message.text)
     person = message.role is Role.OPERATOR
     put_off = "holding" in heard and len(message.text) <= _PUT_OFF_CHARS
     waits = state.waits
@@ -252,7 +252,7 @@ def _restore(window: TurnWindow) -> GradeState:
     return GradeState.model_validate(state) if isinstance(state, dict) else GradeState()
 
 
-def _data(state: GradeState, verdict: Verdict) -> dict[str, JsonValue]:
+def _data(state: GradeState, verdict: Grading) -> dict[str, JsonValue]:
     return {
         "grade": verdict.grade,
         "score": verdict.score,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from afterturn.clock import to_text
-from afterturn.consumers.webhook import Delivery, Endpoint
+from afterturn.consumers.webhook import SignedEndpoint, WebhookOutcome
 from afterturn.model import Direction, Stamp
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -31,7 +31,7 @@ _TYPE = "conversation.inbound_package"
 _START = "start"
 
 
-def inbound_package_handler(endpoint: Endpoint | None) -> Handler:
+def inbound_package_handler(endpoint: SignedEndpoint | None) -> Handler:
     """The consumer; without an endpoint it only stamps."""
 
     async def inbound_package(window: TurnWindow, ctx: ReactionContext) -> Stamp:
@@ -64,9 +64,9 @@ async def _pinned(window: TurnWindow, ctx: ReactionContext) -> list[Mapping[str,
     return pinned
 
 
-async def _deliver(endpoint: Endpoint, pinned: Mapping[str, JsonValue], ctx: ReactionContext) -> Delivery:
+async def _deliver(endpoint: SignedEndpoint, pinned: Mapping[str, JsonValue], ctx: ReactionContext) -> WebhookOutcome:
     webhook_id = str(pinned["webhookId"])
-    outcome = Delivery.ACCEPTED
+    outcome = WebhookOutcome.ACCEPTED
 
     async def effect(_: str) -> None:
         nonlocal outcome

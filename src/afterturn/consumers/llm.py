@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from afterturn.consumers.grade import GradeJudge, GradeState, Verdict, letter
-from afterturn.consumers.maintenance import RepairJudge, Report
-from afterturn.consumers.repairs import Problem, Reading
+from afterturn.consumers.grade import GradeJudge, GradeState, Grading, letter
+from afterturn.consumers.maintenance import MessageReport, RepairJudge
+from afterturn.consumers.repairs import RepairNeed, RepairSigns
 from afterturn.consumers.topics import OTHER, Taxonomy, TopicJudge, TopicState
 from afterturn.errors import ConfigError, MissingExtra
 from afterturn.model import Direction, Message, Role, Urgency
@@ -112,9 +112,9 @@ def topic_judge(model: Model, taxonomy: Taxonomy) -> TopicJudge:
 def grade_judge(model: Model) -> GradeJudge:
     """A score with reasons; the counters of the rules are given to the model as facts about earlier messages."""
 
-    async def judge(window: TurnWindow, state: GradeState) -> Verdict:
+    async def judge(window: TurnWindow, state: GradeState) -> Grading:
         if not state.customer_messages:
-            return Verdict(None, 100, ("nothing-to-grade",))
+            return Grading(None, 100, ("nothing-to-grade",))
         facts = {
             "customerMessages": state.customer_messages,
             "questions": state.questions,
@@ -126,7 +126,7 @@ def grade_judge(model: Model) -> GradeJudge:
         task = "Grade how well the staff of a property manager answered this customer, over the whole conversation."
         counted = f"Counted over the whole conversation: {json.dumps(facts)}"
         answer = await _ask(model, task, counted, window.messages, GradeAnswer)
-        return Verdict(letter(answer.score), answer.score, tuple(dict.fromkeys(answer.reasons)))
+        return Grading(letter(answer.score), answer.score, tuple(dict.fromkeys(answer.reasons)))
 
     return judge
 
@@ -134,7 +134,7 @@ def grade_judge(model: Model) -> GradeJudge:
 def repair_judge(model: Model) -> RepairJudge:
     """Requests and emergencies in the customer's messages; a number that is no customer's message is dropped."""
 
-    async def judge(window: TurnWindow, asked: frozenset[str]) -> list[Report]:
+    async def judge(window: TurnWindow, asked: frozenset[str]) -> list[MessageReport]:
         messages = window.messages[-MAX_MESSAGES:]
         written = [number for number, message in enumerate(messages) if _from_customer(message)]
         if not written:
@@ -148,7 +148,7 @@ def repair_judge(model: Model) -> RepairJudge:
         for repair in answer.repairs:
             if repair.message in written:
                 by_message.setdefault(repair.message, []).append(repair)
-        return [Report(messages[number], _reading(found)) for number, found in sorted(by_message.items())]
+        return [MessageReport(messages[number], _reading(found)) for number, found in sorted(by_message.items())]
 
     return judge
 
@@ -167,14 +167,14 @@ async def _ask(model: Model, task: str, facts: str, messages: Sequence[Message],
     return output.model_validate(result.output)
 
 
-def _reading(found: Sequence[RepairAnswer]) -> Reading:
-    problems: dict[str, Problem] = {}
+def _reading(found: Sequence[RepairAnswer]) -> RepairSigns:
+    problems: dict[str, RepairNeed] = {}
     for repair in found:
         urgency = Urgency.EMERGENCY if repair.emergency else repair.urgency
         before = problems.get(repair.category)
         if before is None or urgency.rank < before.urgency.rank:
-            problems[repair.category] = Problem(repair.category, urgency)
-    return Reading(
+            problems[repair.category] = RepairNeed(repair.category, urgency)
+    return RepairSigns(
         problems=tuple(problems.values()),
         emergencies=tuple(dict.fromkeys(repair.emergency for repair in found if repair.emergency)),
         follow_up=any(repair.about_earlier_problem for repair in found),

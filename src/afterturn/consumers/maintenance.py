@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 from pydantic import Field, JsonValue
 
-from afterturn.consumers.repairs import Problem, Reading, RepairRules, read_request, read_staff
+from afterturn.consumers.repairs import RepairNeed, RepairRules, RepairSigns, read_request, read_staff
 from afterturn.model import Direction, Message, Record, Role, Stamp, Time, Urgency, WorkOrder
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -81,22 +81,22 @@ class MaintenanceState(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MessageReport:
     """A message with what it says about repairs. ``asked``: what stands open as a question after it."""
 
     message: Message
-    reading: Reading
+    reading: RepairSigns
     asked: frozenset[str] = frozenset()
 
 
-RepairJudge = Callable[[TurnWindow, frozenset[str]], Awaitable[list[Report]]]
+RepairJudge = Callable[[TurnWindow, frozenset[str]], Awaitable[list[MessageReport]]]
 """Reads a window's messages, given the emergencies that the agent asked about just before them."""
 
 
 def by_rules(rules: RepairRules) -> RepairJudge:
     """The judge that needs no key and no download."""
 
-    async def judge(window: TurnWindow, asked: frozenset[str]) -> list[Report]:
+    async def judge(window: TurnWindow, asked: frozenset[str]) -> list[MessageReport]:
         return read_messages(window.messages, rules, asked)
 
     return judge
@@ -117,7 +117,7 @@ def maintenance_handler(judge: RepairJudge, alert: AlertSink | None = None) -> H
     return maintenance
 
 
-def read_messages(messages: Iterable[Message], rules: RepairRules, asked: frozenset[str]) -> list[Report]:
+def read_messages(messages: Iterable[Message], rules: RepairRules, asked: frozenset[str]) -> list[MessageReport]:
     """Only what the customer writes is a request; the staff's words tell what was asked, and what is done."""
     reports = []
     for message in messages:
@@ -127,13 +127,13 @@ def read_messages(messages: Iterable[Message], rules: RepairRules, asked: frozen
             continue
         else:
             asked, done = read_staff(message.text, rules)
-            reading = Reading(resolved=done)
-        reports.append(Report(message, reading, asked))
+            reading = RepairSigns(resolved=done)
+        reports.append(MessageReport(message, reading, asked))
     return reports
 
 
 def follow(
-    state: MaintenanceState, reports: Iterable[Report], conversation_id: str, property_id: str | None
+    state: MaintenanceState, reports: Iterable[MessageReport], conversation_id: str, property_id: str | None
 ) -> tuple[MaintenanceState, tuple[WorkOrder, ...]]:
     """The state after some more messages, and the work orders to write: new ones, and those that became more urgent.
 
@@ -167,7 +167,7 @@ def work_order_id(conversation_id: str, category: str, message_id: str) -> str:
     return f"wo-{hashlib.sha256(cause.encode()).hexdigest()[:32]}"
 
 
-def _after(state: MaintenanceState, report: Report, conversation_id: str) -> MaintenanceState:
+def _after(state: MaintenanceState, report: MessageReport, conversation_id: str) -> MaintenanceState:
     message, reading = report.message, report.reading
     repairs = [repair for repair in state.open if message.at - repair.last_at <= FORGOTTEN_AFTER]
     if reading.resolved:
@@ -203,7 +203,7 @@ def _spoken_of(present: Episode | None, message: Message) -> Episode:
     return present.model_copy(update={"last_at": max(present.last_at, message.at)})
 
 
-def _same(repairs: list[OpenRepair], problem: Problem, *, follow_up: bool) -> int | None:
+def _same(repairs: list[OpenRepair], problem: RepairNeed, *, follow_up: bool) -> int | None:
     """Where the open work order stands that this problem belongs to; the newest first."""
     for place in range(len(repairs) - 1, -1, -1):
         repair = repairs[place]
@@ -216,13 +216,13 @@ def _same(repairs: list[OpenRepair], problem: Problem, *, follow_up: bool) -> in
     return None
 
 
-def _without_resolved(repairs: list[OpenRepair], reading: Reading) -> list[OpenRepair]:
+def _without_resolved(repairs: list[OpenRepair], reading: RepairSigns) -> list[OpenRepair]:
     """What is done is over: the categories that the message names, or the newest one where it names none."""
     named = {problem.category for problem in reading.problems}
     return [repair for repair in repairs if repair.category not in named] if named else repairs[:-1]
 
 
-def _opened(problem: Problem, message: Message, conversation_id: str) -> OpenRepair:
+def _opened(problem: RepairNeed, message: Message, conversation_id: str) -> OpenRepair:
     return OpenRepair(
         id=work_order_id(conversation_id, problem.category, message.id),
         category=problem.category,

@@ -28,7 +28,7 @@ _Mark = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RepairNeed:
     """A kind of repair that a message asks for, and the things that it names (none: just "a leak")."""
 
     category: str
@@ -37,10 +37,10 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RepairSigns:
     """What one message says. ``urgent``: it presses, so that what is open already becomes urgent."""
 
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RepairNeed, ...] = ()
     emergencies: tuple[str, ...] = ()
     urgent: bool = False
     follow_up: bool = False
@@ -64,7 +64,7 @@ def load_repair_rules(path: str | Path | None = None) -> RepairRules:
     return _rules(load_rules(path, "repairs.toml"))
 
 
-def read_request(text: str, rules: RepairRules, asked: Collection[str] = ()) -> Reading:
+def read_request(text: str, rules: RepairRules, asked: Collection[str] = ()) -> RepairSigns:
     """What a customer's message says; ``asked``: the emergencies that the agent has just asked about."""
     marks = _marks(read(text), rules)
     emergencies = {section for kind, section, _ in marks if kind == "emergencies"}
@@ -76,8 +76,8 @@ def read_request(text: str, rules: RepairRules, asked: Collection[str] = ()) -> 
         category = rules.emergencies[emergency]
         things = frozenset[str]().union(*(p.things for p in problems if p.category == category))
         problems = [problem for problem in problems if problem.category != category]
-        problems.append(Problem(category, Urgency.EMERGENCY, things))
-    return Reading(
+        problems.append(RepairNeed(category, Urgency.EMERGENCY, things))
+    return RepairSigns(
         problems=tuple(problems),
         emergencies=tuple(kind for kind in rules.emergencies if kind in emergencies),
         urgent=pressing,
@@ -118,12 +118,12 @@ def _section(mark: _Mark) -> tuple[str, str]:
     return mark[0], mark[1]
 
 
-def _problems(marks: set[_Mark], rules: RepairRules, *, urgent: bool) -> list[Problem]:
+def _problems(marks: set[_Mark], rules: RepairRules, *, urgent: bool) -> list[RepairNeed]:
     found = {section for kind, section, _ in marks if kind == "categories"}
     if len(found) > 1:
         found.discard("other")
     return [
-        Problem(
+        RepairNeed(
             category=category,
             urgency=Urgency.URGENT if urgent else rules.urgency[category],
             things=frozenset(name for kind, section, name in marks if section == category and name),

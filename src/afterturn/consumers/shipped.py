@@ -13,7 +13,7 @@ from afterturn.consumers import grade, inbound_package, maintenance, topics
 from afterturn.consumers.alerts import log_alert, webhook_alert
 from afterturn.consumers.maintenance import AlertSink
 from afterturn.consumers.repairs import load_repair_rules
-from afterturn.consumers.tone import load_manners
+from afterturn.consumers.tone import load_tone_rules
 from afterturn.consumers.webhook import endpoint
 from afterturn.reactions.registry import Registry
 
@@ -79,7 +79,7 @@ def register_shipped(
         repair_judge = llm.repair_judge(model)
         grade_judge = llm.grade_judge(model)
     registry.add("topics", topics.topics_handler(topic_judge), quiet="30s", max_wait="5m")
-    registry.add("grade", grade.grade_handler(load_manners(), grade_judge), quiet="90s", max_wait="10m")
+    registry.add("grade", grade.grade_handler(load_tone_rules(), grade_judge), quiet="90s", max_wait="10m")
     registry.add(
         "maintenance", maintenance.maintenance_handler(repair_judge, sink), quiet="5s", max_wait="30s", attempts=8
     )

@@ -11,7 +11,7 @@ _SHOUTED_LETTERS = 12
 _CLOSING_WORDS = 6
 
 
-class Manners:
+class ToneRules:
     """Loaded rules; ``heard`` tells which sections match a text."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Manners:
         self._says: PhraseBook[str] = PhraseBook(says)
         self._unless: PhraseBook[str] = PhraseBook(unless)
 
-    def heard(self, text: str) -> frozenset[str]:
+    def signs(self, text: str) -> frozenset[str]:
         """The sections of the file that the text matches: ``polite``, ``upset``, ``asks``, ``holding``,
         ``hands_over``, ``wants_person``, ``closes``. Any question mark counts as ``asks``, shouting in capitals as
         ``upset``, and a short message without a question closes where it thanks, or holds no words at all."""
@@ -47,9 +47,9 @@ class Manners:
 
 
 @cache
-def load_manners() -> Manners:
+def load_tone_rules() -> ToneRules:
     """The rules that ship; read once, since nobody changes them while the process runs."""
-    return Manners()
+    return ToneRules()
 
 
 def _shouts(text: str) -> bool:

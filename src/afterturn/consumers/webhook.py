@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S = 5.0
 _GONE = 410
 
 
-class Delivery(Enum):
+class WebhookOutcome(Enum):
     """What became of a webhook that needs no further try."""
 
     ACCEPTED = "accepted"
@@ -31,7 +31,7 @@ class Delivery(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class SignedEndpoint:
     """Where webhooks go. The address is masked in ``repr`` too, since many carry a token."""
 
     url: str = field(repr=False)
@@ -44,7 +44,7 @@ class Endpoint:
             raise ConfigError("webhook URL: must be a full address, such as https://example.com/hooks/afterturn")
         signer(self.secret, "webhook")
 
-    async def send(self, webhook_id: str, body: Mapping[str, JsonValue], now: datetime) -> Delivery:
+    async def send(self, webhook_id: str, body: Mapping[str, JsonValue], now: datetime) -> WebhookOutcome:
         """POST the body, signed. ``now`` is the time of this attempt, against which receivers check freshness.
 
         Raises DeliveryFailed for anything but a 2xx or 410: no answer, a redirect, an error. A 4xx means that
@@ -67,13 +67,13 @@ class Endpoint:
         except httpx.HTTPError as error:
             raise DeliveryFailed(f"webhook: no answer from the receiver ({type(error).__name__})") from None
         if response.is_success:
-            return Delivery.ACCEPTED
+            return WebhookOutcome.ACCEPTED
         if response.status_code == _GONE:
-            return Delivery.GONE
+            return WebhookOutcome.GONE
         raise DeliveryFailed(f"webhook: the receiver answered {response.status_code}")
 
 
-def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> Endpoint | None:
+def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> SignedEndpoint | None:
     """The endpoint of two settings; none where no address is set. Raises ConfigError that names the setting."""
     if not url:
         return None
@@ -81,7 +81,7 @@ def endpoint(url: str | None, secret: SecretStr | None, *, name: str) -> Endpoin
         variable = f"AFTERTURN_{name.upper()}_SECRET"
         raise ConfigError(f"{name}_secret: is not set ({variable}), and webhooks to {name}_url have to be signed")
     try:
-        return Endpoint(url=url, secret=secret)
+        return SignedEndpoint(url=url, secret=secret)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
 

@@ -73,9 +73,9 @@ def resources(names: Names, place: Place, notify: Sequence[str] = ()) -> tuple[R
         _table(names),
         *(index_resource(one.definition()) for one in INDEXES),
         _dead_queue(names, place, names.main_dead, names.main),
-        _dead_queue(names, place, names.direct_dead, names.direct),
+        _dead_queue(names, place, names.retry_dead, names.retry),
         _queue(names, place, names.main, names.main_dead),
-        _queue(names, place, names.direct, names.direct_dead),
+        _queue(names, place, names.retry, names.retry_dead),
         *alarm_resources(names, told),
     )
 

@@ -30,7 +30,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSignal:
     """A consumer that could not be signalled, by the kind of its error."""
 
     signal: Signal
@@ -38,20 +38,20 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class SignalResult:
     """The outcome of a batch.
 
     ``acknowledged``: the engine forgot the receipts in the transaction of the signals; then nothing was refused.
     """
 
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedSignal] = ()
     acknowledged: bool = False
 
 
 class Signaler(Protocol):
     """The bridge's half of an engine."""
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         """Deliver signals. ``receipts`` are those that they came from.
 
         An engine that shares its database with the stream acknowledges them in the same transaction. Raises

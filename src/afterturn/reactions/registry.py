@@ -37,7 +37,7 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignWorkflow:
     """A reaction that is a Temporal workflow of its own, written in any language.
 
     The bridge starts it with each event as a ``signal``; its debounce, retries and effects are its own business.
@@ -61,7 +61,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._consumers: dict[str, Consumer] = {}
-        self._foreign: dict[str, Foreign] = {}
+        self._foreign: dict[str, ForeignWorkflow] = {}
 
     def add(
         self,
@@ -96,7 +96,7 @@ class Registry:
 
     def add_foreign(
         self, name: str, *, workflow: str, signal: str, task_queue: str, max_wait: str | None = None
-    ) -> Foreign:
+    ) -> ForeignWorkflow:
         """Register a workflow of another program; raises ConfigError where the declaration makes no sense."""
         self._check(name)
         for key, value in (("workflow", workflow), ("signal", signal), ("task_queue", task_queue)):
@@ -106,7 +106,7 @@ class Registry:
             wait = None if max_wait is None else parse_duration(max_wait)
         except ValueError as error:
             raise ConfigError(f"consumer {name!r}: {error}") from None
-        foreign = Foreign(name=name, workflow=workflow, signal=signal, task_queue=task_queue, max_wait=wait)
+        foreign = ForeignWorkflow(name=name, workflow=workflow, signal=signal, task_queue=task_queue, max_wait=wait)
         self._foreign[name] = foreign
         return foreign
 
@@ -125,7 +125,7 @@ class Registry:
         return tuple(self._consumers)
 
     @property
-    def foreign(self) -> Mapping[str, Foreign]:
+    def foreign(self) -> Mapping[str, ForeignWorkflow]:
         return MappingProxyType(self._foreign)
 
     @property

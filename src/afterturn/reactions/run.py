@@ -22,7 +22,7 @@ _LAST_RETRY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class EffectsPolicy:
     """``effects_max_age``: older turns are history, and reactions to them send nothing out; None lifts that."""
 
     effects_max_age: timedelta | None = timedelta(hours=24)
@@ -36,7 +36,7 @@ async def run_consumer(
     window: Window,
     *,
     claims: Claims,
-    policy: Policy,
+    policy: EffectsPolicy,
     now: datetime,
     attempt: int,
     shadow: bool = False,

@@ -22,7 +22,7 @@ MAX_RECEIVES = 5
 
 class Queue(StrEnum):
     MAIN = "main"
-    DIRECT = "direct"
+    RETRY = "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterKey:
+class DeadLetterKey:
     """The place of a dead letter among all."""
 
     died_at: datetime
@@ -75,10 +75,10 @@ class Depth:
     """
 
     main: int
-    direct: int
+    retry: int
     dead: int
     oldest: datetime | None
-    strange: int = 0
+    unknown_consumer: int = 0
 
 
 class Publisher(Protocol):
@@ -114,11 +114,11 @@ class Stream(Publisher, Protocol):
         """Make records visible again after a time, their groups waiting for them."""
         ...
 
-    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+    async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
         """Move a record to the dead letters at once."""
         ...
 
-    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+    async def dead_letters(self, *, after: DeadLetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
         """Oldest first, beyond ``after``, which may have been redriven meanwhile."""
         ...
 

@@ -13,7 +13,7 @@ from afterturn.clock import EPOCH, Clock, from_text, to_text
 from afterturn.errors import StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.sqlite.database import Database, Unit
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Receipt
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, DeadLetterKey, Delivery, Depth, Queue, Receipt
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _AT_ONCE = to_text(EPOCH)
 _NOBODY = ""
 """The consumer of a record in the main queue."""
 
-_TABLES = {Queue.MAIN: "stream_main", Queue.DIRECT: "stream_direct"}
+_TABLES = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_direct"}
 
 
 class SqliteStream:
@@ -55,7 +55,7 @@ class SqliteStream:
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         now = self._clock()
-        known = self._known if queue is Queue.DIRECT else None
+        known = self._known if queue is Queue.RETRY else None
         if not await self._read(lambda c: _next(c, queue, known, now, 1)):
             return ()
         return await self._write(lambda c: _receive(c, queue, known, limit, now, now + visibility))
@@ -77,9 +77,9 @@ class SqliteStream:
 
     async def bury(self, delivery: Delivery, *, reason: str) -> None:
         now = self._clock()
-        await self._write(lambda c: _bury(c, delivery.receipt, reason, now))
+        await self._write(lambda c: _dead_letter(c, delivery.receipt, reason, now))
 
-    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+    async def dead_letters(self, *, after: DeadLetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
         number = "" if after is None else after.id
         beyond = int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0
 
@@ -92,7 +92,7 @@ class SqliteStream:
             return [
                 DeadLetter(
                     id=str(row[0]),
-                    queue=Queue.DIRECT if row[1] else Queue.MAIN,
+                    queue=Queue.RETRY if row[1] else Queue.MAIN,
                     consumer=row[1] or None,
                     group=row[2],
                     body=row[3],
@@ -135,7 +135,7 @@ class SqliteStream:
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
             oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
             since = None if oldest is None else from_text(oldest)
-            return Depth(main=main, direct=direct, dead=dead, oldest=since, strange=strange)
+            return Depth(main=main, retry=direct, dead=dead, oldest=since, unknown_consumer=strange)
 
         return await self._read(unit)
 
@@ -163,7 +163,7 @@ def outbox(connection: sqlite3.Connection, event: TurnSettled, now: datetime) ->
 
 def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, now: datetime, consumer: str) -> None:
     """Append a record, unless the same event already waits in the same queue."""
-    table = _TABLES[Queue.DIRECT if consumer else Queue.MAIN]
+    table = _TABLES[Queue.RETRY if consumer else Queue.MAIN]
     connection.execute(
         f"INSERT INTO {table} (consumer, group_id, event_id, body, published_at, visible_at) VALUES (?,?,?,?,?,?) "
         "ON CONFLICT DO NOTHING",
@@ -210,7 +210,7 @@ def _receive(
     for position, group, consumer, body, receives in _next(connection, queue, known, now, limit):
         if receives >= MAX_RECEIVES:
             reason = f"received {receives} times without success"
-            _bury(connection, _receipt(queue, position, receives), reason, now)
+            _dead_letter(connection, _receipt(queue, position, receives), reason, now)
             continue
         connection.execute(
             f"UPDATE {_TABLES[queue]} SET visible_at = ?, receives = receives + 1 WHERE position = ?", (until, position)
@@ -227,7 +227,7 @@ def _receive(
     return deliveries
 
 
-def _bury(connection: sqlite3.Connection, receipt: Receipt, reason: str, now: datetime) -> None:
+def _dead_letter(connection: sqlite3.Connection, receipt: Receipt, reason: str, now: datetime) -> None:
     table = _TABLES[receipt.queue]
     connection.execute(
         "INSERT INTO dead_letters (consumer, group_id, event_id, body, published_at, died_at, receives, reason) "

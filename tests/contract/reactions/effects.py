@@ -8,7 +8,7 @@ from tests.contract.reactions.rig import Engines, Probe, one_probe
 from tests.contract.samples import T0, work_order
 
 from afterturn.model import Stamp, Urgency
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.store.port import ConsumerState
 from afterturn.testing import Crash
@@ -147,7 +147,7 @@ class QuietContract:
 
     async def test_the_limit_can_be_lifted(self, engines: Engines) -> None:
         probe = Probe()
-        async with engines(one_probe(probe), policy=Policy(effects_max_age=None)) as rig:
+        async with engines(one_probe(probe), policy=EffectsPolicy(effects_max_age=None)) as rig:
             await rig.settle("m0", told=T0 - YEAR)
             await rig.advance(HOUR)
             assert [run.quiet for run in probe.runs] == [False]

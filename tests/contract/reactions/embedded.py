@@ -12,10 +12,10 @@ from tests.contract.reactions.rig import EngineRig
 from tests.contract.samples import T0
 
 from afterturn.clock import from_text
-from afterturn.reactions.embedded import EmbeddedEngine, Worker
+from afterturn.reactions.embedded import EmbeddedEngine, EmbeddedWorker
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 from afterturn.testing import Crash, ManualClock
@@ -28,7 +28,7 @@ class EmbeddedRig(EngineRig):
 
     lease = LEASE
 
-    def __init__(self, database: Database, registry: Registry, clock: ManualClock, policy: Policy) -> None:
+    def __init__(self, database: Database, registry: Registry, clock: ManualClock, policy: EffectsPolicy) -> None:
         self.database = database
         self.registry = registry
         self.clock = clock
@@ -37,8 +37,8 @@ class EmbeddedRig(EngineRig):
         self.worker = self.another_worker("first")
         self.engine = EmbeddedEngine(database, registry, clock, on_signal=self.worker.wake)
 
-    def another_worker(self, name: str, *, slots: int = 32, lease: timedelta = LEASE) -> Worker:
-        return Worker(
+    def another_worker(self, name: str, *, slots: int = 32, lease: timedelta = LEASE) -> EmbeddedWorker:
+        return EmbeddedWorker(
             self.database,
             self.store,
             self.registry,
@@ -80,6 +80,8 @@ class EmbeddedRig(EngineRig):
 
 
 @asynccontextmanager
-async def open_rig(path: Path, registry: Registry, *, policy: Policy | None = None) -> AsyncIterator[EmbeddedRig]:
+async def open_rig(
+    path: Path, registry: Registry, *, policy: EffectsPolicy | None = None
+) -> AsyncIterator[EmbeddedRig]:
     with Database.open(path, readers=1) as database:
-        yield EmbeddedRig(database, registry, ManualClock(T0), policy or Policy())
+        yield EmbeddedRig(database, registry, ManualClock(T0), policy or EffectsPolicy())

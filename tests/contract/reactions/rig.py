@@ -14,7 +14,7 @@ from tests.contract.samples import T0, message, turn
 from afterturn.model import Stamp, StoredStamp
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.state import ReactionState, reaction_states
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.store.port import ConsumerState, Registration, Store
@@ -27,7 +27,7 @@ class Engines(Protocol):
     """An engine with an empty store, at :data:`T0`, for these consumers."""
 
     def __call__(
-        self, registry: Registry, *, policy: Policy | None = None
+        self, registry: Registry, *, policy: EffectsPolicy | None = None
     ) -> AbstractAsyncContextManager[EngineRig]: ...
 
 

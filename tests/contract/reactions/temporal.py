@@ -19,7 +19,7 @@ from tests.contract.samples import T0
 
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
@@ -43,7 +43,7 @@ class TemporalRig(EngineRig):
         client: Client,
         database: Database,
         registry: Registry,
-        policy: Policy,
+        policy: EffectsPolicy,
         heartbeat: timedelta,
     ) -> None:
         self.server = server
@@ -171,12 +171,12 @@ async def open_rig(
     path: Path,
     registry: Registry,
     *,
-    policy: Policy | None = None,
+    policy: EffectsPolicy | None = None,
     heartbeat: timedelta = timedelta(seconds=5),
 ) -> AsyncIterator[TemporalRig]:
     client = await Client.connect(server.target)
     with Database.open(path, readers=1) as database:
-        rig = TemporalRig(server, client, database, registry, policy or Policy(), heartbeat)
+        rig = TemporalRig(server, client, database, registry, policy or EffectsPolicy(), heartbeat)
         stop = asyncio.Event()
         running = asyncio.create_task(rig.runner.run(stop, poll=0.05))
         try:

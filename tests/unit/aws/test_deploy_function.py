@@ -12,7 +12,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.bootstrap.lambda_bridge import Function
+from afterturn.bootstrap.lambda_bridge import BridgeFunction
 from afterturn.errors import ConfigError, StreamUnavailable
 from afterturn.operations.account import open_account
 from afterturn.operations.provision import carry_out, plan_lane
@@ -44,8 +44,8 @@ def lane(access: Access, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def function() -> Iterator[Function]:
-    with closing(Function()) as opened:
+def function() -> Iterator[BridgeFunction]:
+    with closing(BridgeFunction()) as opened:
         yield opened
 
 
@@ -65,22 +65,22 @@ def record(queue: str) -> dict[str, object]:
 
 @pytest.mark.usefixtures("lane")
 class TestFunction:
-    def test_it_tells_whom_it_serves_and_that_temporal_does_not_answer(self, function: Function) -> None:
+    def test_it_tells_whom_it_serves_and_that_temporal_does_not_answer(self, function: BridgeFunction) -> None:
         assert function(PROBE) | {"version": ""} == {
             "version": "",
             "lane": "dev",
             "table": "afterturn-dev",
-            "queues": [DEV.main, DEV.direct],
+            "queues": [DEV.main, DEV.retry],
             "consumers": ["grade", "inbound-package", "maintenance", "topics"],
             "engine": "unavailable",
         }
 
-    def test_records_of_another_lane_are_refused(self, function: Function) -> None:
+    def test_records_of_another_lane_are_refused(self, function: BridgeFunction) -> None:
         with pytest.raises(ValueError, match=r"'afterturn-prod-events\.fifo' is not one of this bridge"):
             function(record("afterturn-prod-events.fifo"))
 
     def test_its_app_signals_whom_it_declares_and_foreign_workflows(
-        self, function: Function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, function: BridgeFunction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app = "from afterturn import App\napp = App(shipped=False)\n"
         app += "app.registry.add_foreign('crm', workflow='W', signal='s', task_queue='q')\n"
@@ -99,14 +99,14 @@ class TestFunction:
         ],
     )
     def test_settings_that_make_no_sense_are_named_at_the_first_call(
-        self, function: Function, name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+        self, function: BridgeFunction, name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv(name, value)
         for event in (PROBE, record(DEV.main)):
             with pytest.raises(ConfigError, match=problem):
                 function(event)
 
-    def test_a_lane_that_is_not_there_is_named(self, function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lane_that_is_not_there_is_named(self, function: BridgeFunction, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AFTERTURN_LANE", "preview")
         with pytest.raises(StreamUnavailable, match=r"afterturn-preview-events\.fifo does not exist"):
             function(PROBE)

@@ -24,7 +24,7 @@ ROLE = "arn:aws:iam::123456789012:role/bridge"
 SHELL = {"AFTERTURN_TEMPORAL_ADDRESS": "t:7233", "PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "hush"}
 BRIDGE = Wanted(Part.BRIDGE, DEV, "sha", "python3.13", "x86_64", 512, ROLE, {"A": "1"})
 WEBHOOKS = Wanted(Part.WEBHOOKS, DEV, "sha", "python3.13", "x86_64", 512, ROLE)
-QUEUES = tuple(Source(name, f"arn:{name}", VISIBILITY_S) for name in (DEV.main, DEV.direct))
+QUEUES = tuple(Source(name, f"arn:{name}", VISIBILITY_S) for name in (DEV.main, DEV.retry))
 
 
 def as_it_is(wanted: Wanted = BRIDGE, **changes: Any) -> dict[str, Any]:
@@ -248,7 +248,7 @@ ANSWER = {
     "version": "0.1.0",
     "lane": "dev",
     "table": "afterturn-dev",
-    "queues": [DEV.main, DEV.direct],
+    "queues": [DEV.main, DEV.retry],
     "consumers": ["topics"],
     "engine": "ok",
 }

@@ -109,7 +109,7 @@ class TestAnyCrossedWire:
         assert (crossed.fault, missing.fault) == (Fault.CROSSED, Fault.MISSING)
         assert {each.runtime for each in findings} == {f"afterturn-{lane}-bridge:live"}
         assert str(crossed.found) in source
-        assert missing.wanted == (names.main if first else names.direct)
+        assert missing.wanted == (names.main if first else names.retry)
 
 
 class TestAMissingWire:

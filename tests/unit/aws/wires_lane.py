@@ -59,7 +59,7 @@ def healthy(lane: str) -> tuple[list[Runtime], list[Feed]]:
     names, place = Names.of(lane), Place(REGION, ACCOUNT)
     feeds = [
         Feed(f"afterturn-{lane}-bridge", "live", place.queue_arn(name), enabled=True, partial=True)
-        for name in (names.main, names.direct)
+        for name in (names.main, names.retry)
     ]
     return runtimes, feeds
 

@@ -21,7 +21,7 @@ from afterturn.channels.types import WebhookRequest
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.event import make_event
 from afterturn.model import FlushMode, Turn
-from afterturn.settle import Receipt
+from afterturn.settle import SettleResult
 
 NOW = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
@@ -35,7 +35,7 @@ class Settling:
         self.turns: list[Turn] = []
         self.error = error
 
-    async def __call__(self, turn: Turn) -> Receipt:
+    async def __call__(self, turn: Turn) -> SettleResult:
         if self.error is not None:
             raise self.error
         self.turns.append(turn)
@@ -49,7 +49,7 @@ class Settling:
             occurred_at=NOW,
             flush_mode=FlushMode.DEBOUNCED,
         )
-        return Receipt(event=event, new=len(self.turns) == 1)
+        return SettleResult(event=event, new=len(self.turns) == 1)
 
 
 def signed(

@@ -21,11 +21,11 @@ from afterturn.consumers.grade import (
     median_response,
     tone_of,
 )
-from afterturn.consumers.tone import load_manners
+from afterturn.consumers.tone import load_tone_rules
 from afterturn.inbox import InboxQuery
 from afterturn.model import Channel, Message, Role
 
-MANNERS = load_manners()
+MANNERS = load_tone_rules()
 
 
 def counted(messages: Sequence[Message]) -> GradeState:

@@ -15,7 +15,7 @@ from tests.unit.consumers.receiver import SECRET, Receiver, receiving
 from afterturn.consumers.alerts import webhook_alert
 from afterturn.consumers.inbound_package import MAX_MESSAGES, inbound_package_handler
 from afterturn.consumers.maintenance import Alert
-from afterturn.consumers.webhook import Endpoint, endpoint
+from afterturn.consumers.webhook import SignedEndpoint, endpoint
 from afterturn.errors import ConfigError, DeliveryFailed
 from afterturn.reactions.registry import Handler
 
@@ -28,7 +28,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def handler(receiver: Receiver) -> Handler:
-    return inbound_package_handler(Endpoint(url=receiver.url, secret=SecretStr(SECRET)))
+    return inbound_package_handler(SignedEndpoint(url=receiver.url, secret=SecretStr(SECRET)))
 
 
 async def test_what_came_in_goes_out_as_ids_in_order(receiver: Receiver, handler: Handler) -> None:
@@ -143,7 +143,7 @@ async def test_nobody_there_is_a_failure_that_tells_no_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    handler = inbound_package_handler(Endpoint(url=f"http://127.0.0.1:{port}/token", secret=SecretStr(SECRET)))
+    handler = inbound_package_handler(SignedEndpoint(url=f"http://127.0.0.1:{port}/token", secret=SecretStr(SECRET)))
     with pytest.raises(DeliveryFailed, match=r"no answer from the receiver \(ConnectError\)") as caught:
         await handler(window(thread("c: one")), context())
     assert "token" not in str(caught.value)
@@ -152,7 +152,7 @@ async def test_nobody_there_is_a_failure_that_tells_no_address() -> None:
 async def test_a_receiver_that_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
-        to = Endpoint(url=url, secret=SecretStr(SECRET), timeout_s=0.2)
+        to = SignedEndpoint(url=url, secret=SecretStr(SECRET), timeout_s=0.2)
         with pytest.raises(DeliveryFailed, match="ReadTimeout"):
             await inbound_package_handler(to)(window(thread("c: one")), context())
 
@@ -169,7 +169,7 @@ async def test_the_status_alone_is_the_answer() -> None:
                 pass
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        to = Endpoint(url=f"http://127.0.0.1:{server.getsockname()[1]}/", secret=SecretStr(SECRET), timeout_s=0.5)
+        to = SignedEndpoint(url=f"http://127.0.0.1:{server.getsockname()[1]}/", secret=SecretStr(SECRET), timeout_s=0.5)
         answering = asyncio.create_task(asyncio.to_thread(answer, server))
         await inbound_package_handler(to)(window(thread("c: one")), context())
         await answering
@@ -185,7 +185,7 @@ async def test_the_window_begins_where_the_last_stamp_ended(receiver: Receiver, 
 
 
 def test_secret_and_address_are_masked_and_checked() -> None:
-    shown = repr(Endpoint(url="https://example.com/hooks/token", secret=SecretStr(SECRET)))
+    shown = repr(SignedEndpoint(url="https://example.com/hooks/token", secret=SecretStr(SECRET)))
     assert "token" not in shown
     assert SECRET not in shown
     assert endpoint(None, None, name="webhook") is None
@@ -198,7 +198,7 @@ def test_secret_and_address_are_masked_and_checked() -> None:
 
 
 async def test_an_alert_is_delivered_and_a_repeat_has_the_same_id(receiver: Receiver) -> None:
-    sink = webhook_alert(Endpoint(url=receiver.url, secret=SecretStr(SECRET)))
+    sink = webhook_alert(SignedEndpoint(url=receiver.url, secret=SecretStr(SECRET)))
     alert = Alert(
         conversation_id="c1", property_id=None, kind="gas", message_id="m1", at=START, idempotency_key="maintenance:c1"
     )

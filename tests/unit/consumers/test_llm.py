@@ -10,7 +10,7 @@ from tests.unit.consumers.helpers import context, run_in_windows, thread, window
 from afterturn.consumers import llm
 from afterturn.consumers.grade import grade_handler
 from afterturn.consumers.maintenance import Alert, maintenance_handler, work_order_id
-from afterturn.consumers.tone import load_manners
+from afterturn.consumers.tone import load_tone_rules
 from afterturn.consumers.topics import load_taxonomy, topics_handler
 from afterturn.errors import ConfigError, MissingExtra
 
@@ -48,11 +48,11 @@ async def test_a_window_in_which_only_the_agent_wrote_asks_no_model() -> None:
     lines = thread("a: hello", "o: hi")
     await topics_handler(llm.topic_judge(model, load_taxonomy()))(window(lines), context())
     await maintenance_handler(llm.repair_judge(model))(window(lines), context())
-    await grade_handler(load_manners(), llm.grade_judge(model))(window(lines), context())
+    await grade_handler(load_tone_rules(), llm.grade_judge(model))(window(lines), context())
 
 
 async def test_the_grade_is_the_models_and_the_counters_are_the_rules() -> None:
-    handler = grade_handler(load_manners(), llm.grade_judge(answering(score=62, reasons=["slow", "slow"])))
+    handler = grade_handler(load_tone_rules(), llm.grade_judge(answering(score=62, reasons=["slow", "slow"])))
     (stamp,) = await run_in_windows(handler, thread("c: When is rent due?", "a: On the 1st."))
     assert (stamp.data["grade"], stamp.data["score"], stamp.data["reasons"]) == ("C", 62, ["slow"])
     assert stamp.data["questions"] == 1
@@ -89,7 +89,7 @@ async def test_an_answer_that_does_not_fit_fails_the_run_so_that_the_engine_trie
     def nonsense(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"score": 700, "reasons": ["bad"]})])
 
-    handler = grade_handler(load_manners(), llm.grade_judge(FunctionModel(nonsense)))
+    handler = grade_handler(load_tone_rules(), llm.grade_judge(FunctionModel(nonsense)))
     with pytest.raises(UnexpectedModelBehavior):
         await handler(window(thread("c: When is rent due?")), context())
 

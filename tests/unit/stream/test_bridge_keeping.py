@@ -14,7 +14,7 @@ from tests.fifo import FifoService
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable
-from afterturn.reactions.port import Accepted, Signal
+from afterturn.reactions.port import Signal, SignalResult
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
 from afterturn.testing import ManualClock
@@ -33,12 +33,12 @@ class Slow:
     async def ready(self) -> None:
         pass
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         self.begun.set()
         await self.go.wait()
         if self._error is not None:
             raise self._error
-        return Accepted()
+        return SignalResult()
 
 
 class Watched(SqsStream):

@@ -83,7 +83,7 @@ async def test_a_message_holds_the_event_and_nothing_else(service: FifoService, 
     stream = fifo_stream(service, clock)
     await stream.publish(event("Flat 4, München", 1), consumer="topics")
     answer = await service.receive_message(
-        QueueUrl=stream._queues.direct, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"]
+        QueueUrl=stream._queues.retry, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"]
     )
     (message,) = answer["Messages"]
     assert read_event(message["Body"]).conversation_id == "Flat 4, München"

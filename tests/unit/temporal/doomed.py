@@ -9,7 +9,7 @@ from pathlib import Path
 from afterturn.clock import system_clock
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.runner import TemporalRunner
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -28,7 +28,9 @@ async def main(target: str, lane: str, path: str) -> None:
     registry.add("probe", hang)
     with Database.open(Path(path), readers=1) as database:
         connection = Connection(Address(target=target))
-        runner = TemporalRunner(connection, registry, SqliteStore(database), system_clock, lane=lane, policy=Policy())
+        runner = TemporalRunner(
+            connection, registry, SqliteStore(database), system_clock, lane=lane, policy=EffectsPolicy()
+        )
         await runner.run(asyncio.Event(), poll=0.1)
 
 

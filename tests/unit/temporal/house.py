@@ -19,12 +19,12 @@ from afterturn.clock import system_clock
 from afterturn.model import Conversation
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner
-from afterturn.reactions.temporal.state import Progress
+from afterturn.reactions.temporal.state import WorkflowState
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 
@@ -60,7 +60,7 @@ class House:
         assert not accepted.refused
 
     def runner(self, registry: Registry | None = None, **given: Any) -> TemporalRunner:
-        settings = {"lane": self.lane, "policy": Policy(), "grace": timedelta(0), **given}
+        settings = {"lane": self.lane, "policy": EffectsPolicy(), "grace": timedelta(0), **given}
         return TemporalRunner(self.connection, registry or self.registry, self.store, system_clock, **settings)
 
     @asynccontextmanager
@@ -79,11 +79,11 @@ class House:
     def handle(self, conversation_id: str = "c1", consumer: str = "probe") -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(protocol.reaction_id(self.lane, consumer, conversation_id))
 
-    def terms(self) -> protocol.Terms:
-        return protocol.terms_of(self.registry["probe"], timedelta(seconds=5))
+    def terms(self) -> protocol.ReactionPolicy:
+        return protocol.policy_of(self.registry["probe"], timedelta(seconds=5))
 
-    async def progress(self, conversation_id: str = "c1") -> Progress:
-        found: Progress = await self.handle(conversation_id).query(protocol.STATUS, result_type=Progress)
+    async def progress(self, conversation_id: str = "c1") -> WorkflowState:
+        found: WorkflowState = await self.handle(conversation_id).query(protocol.STATUS, result_type=WorkflowState)
         return found
 
     async def conversation(self, conversation_id: str = "c1") -> Conversation:

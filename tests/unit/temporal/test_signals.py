@@ -21,8 +21,8 @@ from tests.unit.temporal.house import LATER, NOW, House, Houses, eventually
 from afterturn.clock import system_clock
 from afterturn.reactions.port import Signal
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import Told
-from afterturn.reactions.temporal.state import Progress
+from afterturn.reactions.temporal.protocol import SignalPayload
+from afterturn.reactions.temporal.state import WorkflowState
 from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
 from afterturn.reactions.window import ReactionContext, TurnWindow
 
@@ -40,7 +40,7 @@ ODD: list[tuple[str, list[Any]]] = [
 
 def good(house: House, signal: Signal) -> dict[str, Any]:
     terms = house.terms()
-    return protocol.write_signal(Told(terms, signal.occurred_at))
+    return protocol.write_signal(SignalPayload(terms, signal.occurred_at))
 
 
 async def failed_tasks(house: House) -> int:
@@ -117,9 +117,9 @@ async def test_a_deadline_that_has_passed_means_now(houses: Houses) -> None:
     probe = Probe()
     async with houses(one_probe(probe, **LATER)) as house:
         signal = await house.settle()
-        progress = Progress()
+        progress = WorkflowState()
         long_ago = system_clock() - timedelta(days=400)
-        progress.turn(Told(house.terms(), signal.occurred_at), long_ago)
+        progress.turn(SignalPayload(house.terms(), signal.occurred_at), long_ago)
         handle = await house.client.start_workflow(
             protocol.REACTION, progress, id=house.handle().id, task_queue=protocol.task_queue(house.lane)
         )

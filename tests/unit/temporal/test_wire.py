@@ -15,11 +15,11 @@ from tests.contract.samples import T0, at
 from afterturn.model import MAX_ID_CHARS, check_id
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import Terms, Told
-from afterturn.reactions.temporal.state import Progress
+from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload
+from afterturn.reactions.temporal.state import WorkflowState
 
-TERMS = Terms(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
-GOOD = protocol.write_signal(Told(TERMS, T0, immediate=True))
+TERMS = ReactionPolicy(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
+GOOD = protocol.write_signal(SignalPayload(TERMS, T0, immediate=True))
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -36,7 +36,7 @@ def test_whatever_comes_is_read_or_refused(value: object) -> None:
             told = protocol.read_signal(value, of_a_turn=of_a_turn)
         except ValueError:
             continue
-        Progress().turn(told, T0)
+        WorkflowState().turn(told, T0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_refusal_names_the_key_and_not_the_value(change: dict[str, Any], probl
 
 
 def test_a_newer_bridge_may_send_more() -> None:
-    assert protocol.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == Told(TERMS, T0, immediate=True)
+    assert protocol.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == SignalPayload(TERMS, T0, immediate=True)
 
 
 def test_signals_hold_ids_enums_counters_and_times_only() -> None:
@@ -84,7 +84,7 @@ def test_the_terms_are_the_consumers_own() -> None:
     async def handler(*_: Any) -> Any: ...
 
     consumer = registry.add("probe", handler, quiet="90s", max_wait="5m", attempts=7, timeout="250ms")
-    terms = protocol.terms_of(consumer, timedelta(seconds=30))
+    terms = protocol.policy_of(consumer, timedelta(seconds=30))
     assert (terms.debounce, terms.attempts) == (consumer.debounce, 7)
     assert (terms.timeout, terms.lease) == (timedelta(milliseconds=250), timedelta(seconds=30))
 
@@ -92,15 +92,15 @@ def test_the_terms_are_the_consumers_own() -> None:
 def test_progress_is_constant_in_size_and_survives_being_carried() -> None:
     """Two thousand turns, of which some fail: what continue-as-new carries stays as short."""
     converter = DataConverter.default.payload_converter
-    progress = Progress()
+    progress = WorkflowState()
     sizes = set()
     for number in range(2_000):
-        progress.turn(Told(TERMS, at(number)), at(number))
+        progress.turn(SignalPayload(TERMS, at(number)), at(number))
         if number % 10 == 9:
             attempt = progress.begin()
-            progress.put_off(at(number + 1), attempt) if attempt < 3 else progress.end()
+            progress.retry_later(at(number + 1), attempt) if attempt < 3 else progress.end()
         (payload,) = converter.to_payloads([progress])
-        carried = converter.from_payload(payload, Progress)
+        carried = converter.from_payload(payload, WorkflowState)
         assert carried == progress
         sizes.add(len(payload.data))
         progress = carried
@@ -109,11 +109,11 @@ def test_progress_is_constant_in_size_and_survives_being_carried() -> None:
 
 
 class TestProgress:
-    def told(self, seconds: float, *, immediate: bool = False) -> Told:
-        return Told(TERMS, at(seconds), immediate=immediate)
+    def told(self, seconds: float, *, immediate: bool = False) -> SignalPayload:
+        return SignalPayload(TERMS, at(seconds), immediate=immediate)
 
     def test_a_turn_during_a_run_waits_for_the_next(self) -> None:
-        progress = Progress()
+        progress = WorkflowState()
         progress.turn(self.told(0), at(0))
         assert progress.begin() == 1
         progress.turn(self.told(7), at(7))
@@ -122,20 +122,20 @@ class TestProgress:
         assert progress.due_at == at(12)
 
     def test_a_flush_skips_a_quiet_period_and_no_back_off(self) -> None:
-        progress = Progress()
+        progress = WorkflowState()
         progress.flush(at(0))
-        assert progress == Progress()
+        assert progress == WorkflowState()
         progress.turn(self.told(0), at(0))
         progress.flush(at(1))
         assert progress.due_at == at(1)
-        progress.put_off(at(60), progress.begin())
+        progress.retry_later(at(60), progress.begin())
         progress.turn(self.told(2, immediate=True), at(2))
         progress.flush(at(3))
         assert progress.due_at == at(60)
 
     def test_a_retry_skips_a_back_off_and_gives_fresh_attempts(self) -> None:
-        progress = Progress()
+        progress = WorkflowState()
         progress.turn(self.told(0), at(0))
-        progress.put_off(at(60), progress.begin())
+        progress.retry_later(at(60), progress.begin())
         progress.retry(self.told(5), at(5))
         assert (progress.due_at, progress.begin()) == (at(5), 1)

@@ -36,7 +36,7 @@ async def settle_odd(site: Site) -> None:
     for reason in ("nobody takes it", REASON):
         await site.settle(LONG, "hello?")
         taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=MINUTE)
-        await site.backbone.stream.bury(taken[0], reason=reason)
+        await site.backbone.stream.dead_letter(taken[0], reason=reason)
     for consumer in ("topics", "inbound-package"):
         await site.fail(LONG, consumer)
     now = site.backbone.clock()

@@ -56,7 +56,7 @@ async def _live_an_hour(site: Site, clock: ManualClock) -> None:
             await site.backbone.drain(eager=True)
         if minute == 30:
             taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=MINUTE)
-            await site.backbone.stream.bury(
+            await site.backbone.stream.dead_letter(
                 taken[0], reason="channel: 'fax' is none of sms, email, voice, telegram, web"
             )
         if minute > 55:

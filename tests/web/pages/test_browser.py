@@ -132,7 +132,7 @@ def test_on_call_inspects_and_redrives_a_dead_letter_and_retries_a_failure(seen:
     async def break_it(site: Site) -> None:
         await site.settle("gas-smell-2b", "hello?")
         taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
-        await site.backbone.stream.bury(taken[0], reason="nobody takes it")
+        await site.backbone.stream.dead_letter(taken[0], reason="nobody takes it")
         await site.fail("packages-sunday", "topics")
         await site.settle("packages-sunday", "hello?")
         await site.fail("packages-sunday", "topics")
@@ -182,7 +182,7 @@ def test_hostile_words_run_nothing_and_call_nobody(seen: Visit) -> None:
         await site.backbone.drain(eager=True)
         await site.settle("evil", words[0])
         taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
-        await site.backbone.stream.bury(taken[0], reason=words[0] + words[1])
+        await site.backbone.stream.dead_letter(taken[0], reason=words[0] + words[1])
         stamp = Stamp(data={"topics": words[:2], "alerts": words[:1], words[1]: words[0]})
         now = site.backbone.clock()
         await site.backbone.store.stamp("evil", "maintenance", stamp, through=now, now=now)

@@ -24,7 +24,7 @@ from afterturn.web.pages.stats import take
 async def bury(site: Site, reason: str = "no good") -> str:
     """Give up on the oldest record of the stream."""
     taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
-    await site.backbone.stream.bury(taken[0], reason=reason)
+    await site.backbone.stream.dead_letter(taken[0], reason=reason)
     return (await site.backbone.stream.dead_letters(limit=100))[-1].id
 
 

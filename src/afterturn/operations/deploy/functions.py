@@ -73,7 +73,7 @@ class Wanted:
     @property
     def queues(self) -> tuple[str, ...]:
         """Whose records it is called for."""
-        return (self.names.main, self.names.direct) if self.part is Part.BRIDGE else ()
+        return (self.names.main, self.names.retry) if self.part is Part.BRIDGE else ()
 
     @property
     def configuration(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def look_for(account: Account, part: Part, names: Names, *, expected: str 
         found = replace(found, aliases=await _aliases(functions(account), names.function(part)))
     if part is Part.WEBHOOKS:
         return found
-    sources = [await _source(account, name, there[Kind.QUEUE, name]) for name in (names.main, names.direct)]
+    sources = [await _source(account, name, there[Kind.QUEUE, name]) for name in (names.main, names.retry)]
     return replace(found, sources=tuple(sources))
 
 

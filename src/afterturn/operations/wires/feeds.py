@@ -15,7 +15,7 @@ def feed_findings(wanted: Wanted, runtimes: Sequence[Runtime], feeds: Sequence[F
     bridges = [one for one in runtimes if one.kind is Kind.LAMBDA and one.role is Role.BRIDGE]
     pollers = [one for one in runtimes if one.kind is not Kind.LAMBDA and one.role in POLLERS]
     names = {one.name.partition(":")[0] for one in bridges}
-    queues = {wanted.place.queue_arn(name): name for name in (wanted.names.main, wanted.names.direct)}
+    queues = {wanted.place.queue_arn(name): name for name in (wanted.names.main, wanted.names.retry)}
     for feed in feeds:
         yield from _feed(wanted, feed, queues, names)
     reading = [feed for feed in feeds if feed.enabled and feed.function in names and feed.source in queues]
@@ -43,7 +43,7 @@ def _feed(wanted: Wanted, feed: Feed, queues: dict[str, str], bridges: Iterable[
         if feed.function not in bridges:
             yield _crossed(feed, found, f"nothing of lane {wanted.names.lane}: its bridge alone reads that queue")
     elif feed.function in bridges:
-        yield _crossed(feed, found, f"{wanted.names.main} and {wanted.names.direct} alone")
+        yield _crossed(feed, found, f"{wanted.names.main} and {wanted.names.retry} alone")
     elif feed.source.rpartition(":")[2].startswith(_OURS):
         yield _crossed(feed, found, "no queue of afterturn: bridges read those")
 

@@ -55,7 +55,7 @@ async def read_feeds(client: Any, place: Place, names: Names, functions: Iterabl
         for asked in {name, f"{name}:{runtime.qualifier}" if runtime.qualifier else name}:
             async for told in _mappings(client, FunctionName=asked):
                 found[told["UUID"]] = _feed(told)
-    for queue in (names.main, names.direct):
+    for queue in (names.main, names.retry):
         async for told in _mappings(client, EventSourceArn=place.queue_arn(queue)):
             found[told["UUID"]] = _feed(told)
     return tuple(found.values())

@@ -21,7 +21,7 @@ from afterturn.store.sqlite import stamping
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedReaction:
     """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished.
 
     ``deaths``: how many workers in a row have claimed it before this one and were never heard of again.
@@ -31,7 +31,7 @@ class Claimed:
     conversation_id: str
     attempt: int
     lease: str
-    deaths: int
+    crashes: int
 
 
 def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
@@ -92,8 +92,8 @@ def claim(
     now: datetime,
     until: datetime,
     eager: bool,
-    set_back: Callable[[int], timedelta] = lambda deaths: timedelta(0),
-) -> list[Claimed]:
+    crash_backoff: Callable[[int], timedelta] = lambda deaths: timedelta(0),
+) -> list[ClaimedReaction]:
     """Take up to ``limit`` due reactions, longest due first, until ``until``.
 
     A death is counted here, and taken back by any worker that tells how the run ended. ``set_back``: how long one whose
@@ -108,7 +108,7 @@ def claim(
     ).fetchall()
     claimed = []
     for conversation_id, attempts, deaths, due_at, lost in found:
-        wait = set_back(deaths) if lost is not None else None
+        wait = crash_backoff(deaths) if lost is not None else None
         if wait:
             connection.execute(
                 "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1 WHERE consumer = ?2 AND "
@@ -122,11 +122,11 @@ def claim(
             "immediate = 0, deaths = deaths + 1 WHERE consumer = ? AND conversation_id = ?",
             (lease, to_text(until), consumer, conversation_id),
         )
-        claimed.append(Claimed(consumer, conversation_id, attempts + 1, lease, deaths))
+        claimed.append(ClaimedReaction(consumer, conversation_id, attempts + 1, lease, deaths))
     return claimed
 
 
-def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datetime) -> None:
+def extend(connection: sqlite3.Connection, held: Sequence[ClaimedReaction], until: datetime) -> None:
     """Renew leases, those that were not lost."""
     connection.executemany(
         "UPDATE reactions SET due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
@@ -134,7 +134,7 @@ def extend(connection: sqlite3.Connection, held: Sequence[Claimed], until: datet
     )
 
 
-def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: datetime) -> None:
+def give_back(connection: sqlite3.Connection, given: Sequence[ClaimedReaction], now: datetime) -> None:
     """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
     connection.executemany(
         "UPDATE reactions SET lease = NULL, due_at = ?, deaths = max(deaths - 1, 0) "
@@ -143,7 +143,7 @@ def give_back(connection: sqlite3.Connection, given: Sequence[Claimed], now: dat
     )
 
 
-def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce) -> None:
+def finish(connection: sqlite3.Connection, claimed: ClaimedReaction, debounce: Debounce) -> None:
     """The run succeeded: forget the row, or debounce what arrived meanwhile. Raises LeaseLost."""
     key = (claimed.consumer, claimed.conversation_id)
     forgotten = connection.execute(
@@ -161,7 +161,7 @@ def finish(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce)
     )
 
 
-def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime, *, counted: bool) -> None:
+def retry_later(connection: sqlite3.Connection, claimed: ClaimedReaction, until: datetime, *, counted: bool) -> None:
     """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
@@ -171,7 +171,7 @@ def put_off(connection: sqlite3.Connection, claimed: Claimed, until: datetime, *
     )
 
 
-def give_up(connection: sqlite3.Connection, claimed: Claimed, debounce: Debounce) -> bool:
+def give_up(connection: sqlite3.Connection, claimed: ClaimedReaction, debounce: Debounce) -> bool:
     """The last attempt failed. Where a turn arrived meanwhile, that one gets attempts of its own.
 
     Returns whether the reaction counts as failed now. Raises LeaseLost.
@@ -214,7 +214,7 @@ def oldest(connection: sqlite3.Connection) -> datetime | None:
     return None if at is None else from_text(at)
 
 
-def _held(connection: sqlite3.Connection, claimed: Claimed) -> Pending | None:
+def _held(connection: sqlite3.Connection, claimed: ClaimedReaction) -> Pending | None:
     row = connection.execute(
         "SELECT first_at, last_at, immediate, lease FROM reactions WHERE consumer = ? AND conversation_id = ?",
         (claimed.consumer, claimed.conversation_id),

@@ -9,7 +9,7 @@ from datetime import datetime
 from afterturn.clock import Clock
 from afterturn.errors import NotFound
 from afterturn.reactions.embedded import due_queue
-from afterturn.reactions.port import Accepted, Signal
+from afterturn.reactions.port import Signal, SignalResult
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import stamping
@@ -39,7 +39,7 @@ class EmbeddedEngine:
         self._acknowledge = acknowledge
         self._on_signal = on_signal
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         now = self._clock()
 
         def unit(connection: sqlite3.Connection) -> None:
@@ -50,7 +50,7 @@ class EmbeddedEngine:
 
         await self._database.write(unit)
         self._on_signal()
-        return Accepted(acknowledged=self._acknowledge is not None)
+        return SignalResult(acknowledged=self._acknowledge is not None)
 
     async def ready(self) -> None:
         """It is there whenever this process is."""

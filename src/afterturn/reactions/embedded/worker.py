@@ -11,23 +11,23 @@ from functools import partial
 
 from afterturn import telemetry
 from afterturn.clock import Clock
-from afterturn.errors import ConfigError, LeaseLost, StoreError, WorkerDied
+from afterturn.errors import ConfigError, LeaseLost, StoreError, WorkerCrashed
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import due_queue
-from afterturn.reactions.embedded.due_queue import Claimed
+from afterturn.reactions.embedded.due_queue import ClaimedReaction
 from afterturn.reactions.registry import Consumer, Registry
-from afterturn.reactions.run import Policy, error_kind, retry_delay, run_consumer
+from afterturn.reactions.run import EffectsPolicy, error_kind, retry_delay, run_consumer
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Store, Window
 from afterturn.store.sqlite import stamping
 
-MAX_DEATHS = 10
+MAX_CRASHES = 10
 """Runs in a row that may end with the death of their worker. A run that kills would otherwise kill for ever."""
 
-_LONGEST_SET_BACK = timedelta(minutes=10)
+_MAX_CRASH_BACKOFF = timedelta(minutes=10)
 
 
-class Worker:
+class EmbeddedWorker:
     """Claims and runs the reactions of every registered consumer.
 
     ``name`` is unique among the workers on a file. ``slots``: runs of one consumer at a time. ``lease``: how soon
@@ -43,7 +43,7 @@ class Worker:
         chance: random.Random,
         *,
         name: str,
-        policy: Policy,
+        policy: EffectsPolicy,
         slots: int = 32,
         lease: timedelta = timedelta(seconds=30),
     ) -> None:
@@ -56,7 +56,7 @@ class Worker:
         self._policy = policy
         self._slots = slots
         self._lease = lease
-        self._held: dict[asyncio.Task[None], Claimed] = {}
+        self._held: dict[asyncio.Task[None], ClaimedReaction] = {}
         self._shadows: frozenset[str] = frozenset()
         self.wakes = {consumer.name: asyncio.Event() for consumer in registry}
 
@@ -114,7 +114,7 @@ class Worker:
         finally:
             stopping.cancel()
 
-    async def _claim(self, consumer: Consumer, limit: int, eager: bool) -> list[Claimed]:
+    async def _claim(self, consumer: Consumer, limit: int, eager: bool) -> list[ClaimedReaction]:
         now = self._clock()
         try:
             if not await self._database.read(lambda c: due_queue.any_due(c, consumer.name, now, eager=eager)):
@@ -131,31 +131,31 @@ class Worker:
                     now=now,
                     until=now + self._lease,
                     eager=eager,
-                    set_back=self._set_back,
+                    crash_backoff=self._crash_backoff,
                 )
             )
         except StoreError as error:
             telemetry.log("claim_failed", level=logging.ERROR, consumer=consumer.name, error=error_kind(error))
             return []
 
-    def _set_back(self, deaths: int) -> timedelta:
+    def _crash_backoff(self, deaths: int) -> timedelta:
         """A worker takes down all that it runs, the guilty and the innocent. Chance draws them apart from the second
         death on, so that the innocent get to run without the one that kills.
         """
         if deaths < 2:
             return timedelta(0)
-        longest = min(self._lease * float(2 ** (deaths - 1)), _LONGEST_SET_BACK)
+        longest = min(self._lease * float(2 ** (deaths - 1)), _MAX_CRASH_BACKOFF)
         return longest * self._chance.random()
 
-    async def _run(self, consumer: Consumer, claimed: Claimed) -> None:
+    async def _run(self, consumer: Consumer, claimed: ClaimedReaction) -> None:
         window: Window | None = None
         stamp: Stamp | None = None
         failure: Exception | None = None
         try:
             window = await self._store.window(claimed.conversation_id, consumer.name)
             if window is not None:
-                if claimed.deaths >= MAX_DEATHS:
-                    raise WorkerDied(f"{claimed.deaths} runs of {consumer.name!r} ended with their worker")
+                if claimed.crashes >= MAX_CRASHES:
+                    raise WorkerCrashed(f"{claimed.crashes} runs of {consumer.name!r} ended with their worker")
                 stamp = await run_consumer(
                     consumer,
                     window,
@@ -188,7 +188,9 @@ class Worker:
                 error=error_kind(error),
             )
 
-    async def _finish(self, consumer: Consumer, claimed: Claimed, window: Window | None, stamp: Stamp | None) -> None:
+    async def _finish(
+        self, consumer: Consumer, claimed: ClaimedReaction, window: Window | None, stamp: Stamp | None
+    ) -> None:
         """The stamp and the end of the claim, in one transaction."""
         now = self._clock()
 
@@ -200,16 +202,18 @@ class Worker:
         await self._database.write(unit)
         telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped" if stamp else "nothing_new").inc()
 
-    async def _fail(self, consumer: Consumer, claimed: Claimed, window: Window | None, failure: Exception) -> None:
+    async def _fail(
+        self, consumer: Consumer, claimed: ClaimedReaction, window: Window | None, failure: Exception
+    ) -> None:
         now = self._clock()
-        last = claimed.attempt >= consumer.attempts or isinstance(failure, WorkerDied)
+        last = claimed.attempt >= consumer.attempts or isinstance(failure, WorkerCrashed)
         delay = retry_delay(claimed.attempt, self._chance)
         kind = error_kind(failure)
 
         def unit(connection: sqlite3.Connection) -> None:
             if not last or window is None:
                 # A window that could not be read is nothing that the consumer did.
-                due_queue.put_off(connection, claimed, now + delay, counted=window is not None)
+                due_queue.retry_later(connection, claimed, now + delay, counted=window is not None)
             elif due_queue.give_up(connection, claimed, consumer.debounce):
                 stamping.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
 
@@ -222,7 +226,7 @@ class Worker:
             conversation_id=claimed.conversation_id,
             attempt=claimed.attempt,
             error=kind,
-            place=telemetry.place_of(failure),
+            place=telemetry.error_location(failure),
         )
 
     async def _renew(self) -> None:

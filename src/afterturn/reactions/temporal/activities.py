@@ -23,9 +23,9 @@ from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import ConfigError, StoreError
 from afterturn.model import Stamp, Time
 from afterturn.reactions.registry import Consumer, Registry
-from afterturn.reactions.run import Policy, error_kind, run_consumer
+from afterturn.reactions.run import EffectsPolicy, error_kind, run_consumer
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import GiveUp, React, Reacted
+from afterturn.reactions.temporal.protocol import GiveUpRequest, RunRequest, RunResult
 from afterturn.store.port import ConsumerState, Store, Window
 
 _BUSY = timedelta(seconds=1)
@@ -35,7 +35,9 @@ _BUSY = timedelta(seconds=1)
 class Activities:
     """``slots``: runs of one consumer at a time in this process, so that a slow or sick one delays no other."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, *, policy: Policy, slots: int = 32) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, *, policy: EffectsPolicy, slots: int = 32
+    ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -47,7 +49,7 @@ class Activities:
         return (self.react, self.give_up, self.stamp)
 
     @activity.defn(name=protocol.REACT)
-    async def react(self, given: React) -> Reacted:
+    async def react(self, given: RunRequest) -> RunResult:
         """Run a consumer over what it has not seen, and stamp."""
         consumer = self._consumer(given)
         async with self._slot(consumer), _heartbeats():
@@ -58,16 +60,16 @@ class Activities:
                 raise _repeated(error) from None
             if window is None or _given_up(window, consumer):
                 telemetry.reactions_run.labels(consumer=consumer.name, outcome="nothing_new").inc()
-                return Reacted(protocol.NOTHING_NEW)
+                return RunResult(protocol.NOTHING_NEW)
             failure = await self._run(consumer, window, given, shadow=shadow)
         if failure is None:
             telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped").inc()
-            return Reacted(protocol.STAMPED)
+            return RunResult(protocol.STAMPED)
         _tell_failed(consumer, given, failure)
-        return Reacted(protocol.FAILED, through=to_text(window.through), error=error_kind(failure))
+        return RunResult(protocol.FAILED, through=to_text(window.through), error=error_kind(failure))
 
     @activity.defn(name=protocol.GIVE_UP)
-    async def give_up(self, given: GiveUp) -> None:
+    async def give_up(self, given: GiveUpRequest) -> None:
         """Mark a failure in the store."""
         try:
             await self._store.fail(
@@ -101,7 +103,7 @@ class Activities:
         except StoreError as error:
             raise _repeated(error) from None
 
-    def _consumer(self, given: React) -> Consumer:
+    def _consumer(self, given: RunRequest) -> Consumer:
         if given.consumer in self._registry:
             return self._registry[given.consumer]
         known = ", ".join(self._registry.names) or "none"
@@ -132,7 +134,7 @@ class Activities:
         finally:
             self._free[consumer.name] += 1
 
-    async def _run(self, consumer: Consumer, window: Window, given: React, *, shadow: bool) -> Exception | None:
+    async def _run(self, consumer: Consumer, window: Window, given: RunRequest, *, shadow: bool) -> Exception | None:
         """Run and stamp; returns the consumer's failure, if it failed."""
         try:
             stamp = await run_consumer(
@@ -183,7 +185,7 @@ def _repeated(error: BaseException) -> ApplicationError:
     return ApplicationError(f"{error_kind(error)}; it is tried again", type=error_kind(error))
 
 
-def _tell_failed(consumer: Consumer, given: React, failure: Exception) -> None:
+def _tell_failed(consumer: Consumer, given: RunRequest, failure: Exception) -> None:
     last = given.attempt >= consumer.attempts
     telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()
     telemetry.log(
@@ -193,7 +195,7 @@ def _tell_failed(consumer: Consumer, given: React, failure: Exception) -> None:
         conversation_id=given.conversation_id,
         attempt=given.attempt,
         error=error_kind(failure),
-        place=telemetry.place_of(failure),
+        place=telemetry.error_location(failure),
     )
 
 

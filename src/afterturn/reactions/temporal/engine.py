@@ -14,7 +14,7 @@ from afterturn.errors import NotFound
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Connection
-from afterturn.reactions.temporal.protocol import Told
+from afterturn.reactions.temporal.protocol import SignalPayload
 from afterturn.reactions.temporal.signaler import TemporalSignaler
 from afterturn.store.port import Store
 
@@ -40,7 +40,7 @@ class TemporalEngine(TemporalSignaler):
             raise NotFound(f"no failed reaction of {consumer!r} on conversation {conversation_id!r}")
         terms = self._terms(consumer)
         await self._store.request(conversation_id, [consumer], now=self._clock())
-        start = self._native(consumer, conversation_id, protocol.RETRY, Told(terms))
+        start = self._native(consumer, conversation_id, protocol.RETRY, SignalPayload(terms))
         client = await self._connection.client()
         async with self._answers():
             await self._send(client, start)

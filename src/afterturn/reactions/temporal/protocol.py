@@ -48,7 +48,7 @@ def read_id(workflow_id: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ReactionPolicy:
     """A consumer's policy, as the bridge knows it: it travels with each signal, so that a replay sees what was.
 
     ``lease_ms``: how soon a run whose worker died is given to another one.
@@ -73,8 +73,8 @@ class Terms:
         return self.lease_ms * _MILLISECOND
 
 
-def terms_of(consumer: Consumer, lease: timedelta) -> Terms:
-    return Terms(
+def policy_of(consumer: Consumer, lease: timedelta) -> ReactionPolicy:
+    return ReactionPolicy(
         quiet_ms=consumer.debounce.quiet // _MILLISECOND,
         max_wait_ms=consumer.debounce.max_wait // _MILLISECOND,
         attempts=consumer.attempts,
@@ -84,16 +84,16 @@ def terms_of(consumer: Consumer, lease: timedelta) -> Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SignalPayload:
     """A signal, read: ``occurred_at`` is left out by those that mean no turn."""
 
-    terms: Terms
+    policy: ReactionPolicy
     occurred_at: datetime | None = None
     immediate: bool = False
 
 
-def write_signal(told: Told) -> dict[str, Any]:
-    terms = told.terms
+def write_signal(told: SignalPayload) -> dict[str, Any]:
+    terms = told.policy
     written: dict[str, Any] = {
         "quietMs": terms.quiet_ms,
         "maxWaitMs": terms.max_wait_ms,
@@ -106,14 +106,14 @@ def write_signal(told: Told) -> dict[str, Any]:
     return written
 
 
-def read_signal(value: object, *, of_a_turn: bool) -> Told:
+def read_signal(value: object, *, of_a_turn: bool) -> SignalPayload:
     """A signal from plain JSON values. Unknown further keys are accepted: a newer bridge may send some.
 
     Raises ValueError that names the key and says nothing of the value.
     """
     if not isinstance(value, dict):
         raise ValueError("is not an object")
-    terms = Terms(
+    terms = ReactionPolicy(
         quiet_ms=_count(value, "quietMs", least=0),
         max_wait_ms=_count(value, "maxWaitMs", least=0),
         attempts=_count(value, "attempts", least=1),
@@ -121,14 +121,14 @@ def read_signal(value: object, *, of_a_turn: bool) -> Told:
         lease_ms=_count(value, "leaseMs", least=1),
     )
     if not of_a_turn:
-        return Told(terms)
+        return SignalPayload(terms)
     at, immediate = value.get("occurredAt"), value.get("immediate", False)
     if not isinstance(at, str):
         raise ValueError("occurredAt is missing or is no text")
     if not isinstance(immediate, bool):
         raise ValueError("immediate is neither true nor false")
     try:
-        return Told(terms, occurred_at=parse_time(at), immediate=immediate)
+        return SignalPayload(terms, occurred_at=parse_time(at), immediate=immediate)
     except ValueError as error:
         raise ValueError(f"occurredAt {error}") from None
 
@@ -145,7 +145,7 @@ def _count(value: dict[Any, Any], key: str, *, least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class React:
+class RunRequest:
     """Run a consumer over what it has not seen. ``attempt`` counts from 1."""
 
     consumer: str
@@ -154,7 +154,7 @@ class React:
 
 
 @dataclass(frozen=True, slots=True)
-class Reacted:
+class RunResult:
     """How a run ended. ``through`` and ``error`` are set where the consumer failed; the error is told by its kind."""
 
     outcome: str
@@ -169,7 +169,7 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUpRequest:
     """Mark that a consumer gave up on the turns up to ``through``."""
 
     consumer: str
@@ -179,7 +179,7 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ReactionSummary:
     """What a reaction leaves behind when nothing waits any more."""
 
     runs: int

@@ -18,7 +18,7 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import EngineUnavailable
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.run import Policy, error_kind
+from afterturn.reactions.run import EffectsPolicy, error_kind
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.activities import Activities
 from afterturn.reactions.temporal.client import Connection
@@ -57,7 +57,7 @@ class TemporalRunner:
         clock: Clock,
         *,
         lane: str,
-        policy: Policy,
+        policy: EffectsPolicy,
         engine: TemporalEngine | None = None,
         slots: int = 32,
         grace: timedelta = timedelta(seconds=60),

@@ -23,11 +23,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from afterturn import telemetry
 from afterturn.errors import ConfigError, EngineUnavailable
-from afterturn.reactions.port import Accepted, Refused, Signal
-from afterturn.reactions.registry import Foreign, Registry
+from afterturn.reactions.port import RefusedSignal, Signal, SignalResult
+from afterturn.reactions.registry import ForeignWorkflow, Registry
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import ENGINE_WIDE, Connection, rpc_kind, unavailable
-from afterturn.reactions.temporal.protocol import Terms, Told
+from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload
 from afterturn.stream.port import Receipt
 
 CONSUMER = SearchAttributeKey.for_keyword("afterturnConsumer")
@@ -75,14 +75,14 @@ class TemporalSignaler:
         self._search_attributes = search_attributes
         self.eager = False
 
-    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> Accepted:
+    async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
         """Each by a signalWithStart, in parallel. Raises EngineUnavailable where Temporal took none and refused none.
 
         Once it has answered for any of them it is up: then an error of another one is that reaction's own.
         """
         starts = [self._start_of(signal) for signal in signals]
         if not starts:
-            return Accepted()
+            return SignalResult()
         client = await self._connection.client()
         tasks = [asyncio.create_task(self._send(client, start)) for start in starts]
         try:
@@ -97,7 +97,9 @@ class TemporalSignaler:
             error = failed[0]
             raise unavailable(error, "Temporal") if isinstance(error, RPCError) else EngineUnavailable(str(error))
         pairs = zip(signals, errors, strict=True)
-        return Accepted(refused=tuple(Refused(signal, rpc_kind(error)) for signal, error in pairs if error is not None))
+        return SignalResult(
+            refused=tuple(RefusedSignal(signal, rpc_kind(error)) for signal, error in pairs if error is not None)
+        )
 
     async def ready(self) -> None:
         client = await self._connection.client()
@@ -114,10 +116,10 @@ class TemporalSignaler:
         foreign = self._registry.foreign.get(signal.consumer)
         if foreign is not None:
             return self._foreign(foreign, signal)
-        told = Told(self._terms(signal.consumer), signal.occurred_at, signal.immediate or self.eager)
+        told = SignalPayload(self._terms(signal.consumer), signal.occurred_at, signal.immediate or self.eager)
         return self._native(signal.consumer, signal.conversation_id, protocol.TURN_SETTLED, told)
 
-    def _native(self, consumer: str, conversation_id: str, name: str, told: Told) -> _Start:
+    def _native(self, consumer: str, conversation_id: str, name: str, told: SignalPayload) -> _Start:
         return _Start(
             workflow=protocol.REACTION,
             id=protocol.reaction_id(self._lane, consumer, conversation_id),
@@ -127,7 +129,7 @@ class TemporalSignaler:
             search=(consumer, conversation_id),
         )
 
-    def _foreign(self, foreign: Foreign, signal: Signal) -> _Start:
+    def _foreign(self, foreign: ForeignWorkflow, signal: Signal) -> _Start:
         if signal.event is None:
             raise ConfigError(f"consumer {foreign.name!r} is a foreign workflow: its signals carry the event")
         return _Start(
@@ -139,8 +141,8 @@ class TemporalSignaler:
             search=(foreign.name, signal.conversation_id),
         )
 
-    def _terms(self, consumer: str) -> Terms:
-        return protocol.terms_of(self._registry[consumer], self._lease)
+    def _terms(self, consumer: str) -> ReactionPolicy:
+        return protocol.policy_of(self._registry[consumer], self._lease)
 
     async def _send(self, client: Client, start: _Start) -> None:
         async with self._slots:

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from afterturn.reactions.debounce import Pending
-from afterturn.reactions.temporal.protocol import Terms, Told
+from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload
 
 
 @dataclass(slots=True)
-class Progress:
+class WorkflowState:
     """``pending``: turns that wait for a run; a run takes them, so what is there when it ends has arrived meanwhile.
 
     ``due_at``: when to run next, an absolute time; None while a run is on, and where nothing waits. ``attempts``: runs
     that failed since the last one that did not. ``signals``, ``rejects`` and ``runs`` count for ever.
     """
 
-    terms: Terms | None = None
+    policy: ReactionPolicy | None = None
     newest: datetime | None = None
     pending: Pending | None = None
     due_at: datetime | None = None
@@ -31,21 +31,21 @@ class Progress:
     rejects: int = 0
     runs: int = 0
 
-    def turn(self, told: Told, now: datetime) -> None:
+    def turn(self, told: SignalPayload, now: datetime) -> None:
         """One more turn waits. A back-off is not hurried by it."""
-        self.terms = told.terms
+        self.policy = told.policy
         self.failed = False
         if told.occurred_at is not None:
             self.newest = told.occurred_at if self.newest is None else max(self.newest, told.occurred_at)
-        debounce = told.terms.debounce
+        debounce = told.policy.debounce
         self.pending = debounce.signal(self.pending, now, immediate=told.immediate)
         if not self.running:
             own = debounce.due_at(self.pending)
             self.due_at = max(own, self.due_at) if self.attempts and self.due_at is not None else own
 
-    def retry(self, told: Told, now: datetime) -> None:
+    def retry(self, told: SignalPayload, now: datetime) -> None:
         """Due now, with fresh attempts."""
-        self.terms = told.terms
+        self.policy = told.policy
         self.failed = False
         self.attempts = 0
         first_at = now if self.pending is None else self.pending.first_at
@@ -74,10 +74,10 @@ class Progress:
         self.running = False
         self.attempts = 0
         self.due_at = None
-        if self.pending is not None and self.terms is not None:
-            self.due_at = self.terms.debounce.due_at(self.pending)
+        if self.pending is not None and self.policy is not None:
+            self.due_at = self.policy.debounce.due_at(self.pending)
 
-    def put_off(self, until: datetime, attempts: int) -> None:
+    def retry_later(self, until: datetime, attempts: int) -> None:
         """The run is to be repeated."""
         self.running = False
         self.attempts = attempts

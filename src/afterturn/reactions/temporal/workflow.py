@@ -25,8 +25,14 @@ with workflow.unsafe.imports_passed_through():
     from afterturn import telemetry
     from afterturn.reactions.run import retry_delay
     from afterturn.reactions.temporal import protocol
-    from afterturn.reactions.temporal.protocol import Closed, GiveUp, React, Reacted, Terms
-    from afterturn.reactions.temporal.state import Progress
+    from afterturn.reactions.temporal.protocol import (
+        GiveUpRequest,
+        ReactionPolicy,
+        ReactionSummary,
+        RunRequest,
+        RunResult,
+    )
+    from afterturn.reactions.temporal.state import WorkflowState
 
 SIGNALS_A_RUN = 500
 """Then the workflow continues as new. Temporal takes 10,000 signals a run."""
@@ -49,27 +55,27 @@ class ReactionWorkflow:
 
     @workflow.init
     def __init__(self, carried: RawValue = _NOTHING) -> None:
-        self._progress = Progress()
+        self._progress = WorkflowState()
         self._signals = 0
         self._consumer, self._conversation_id = protocol.read_id(workflow.info().workflow_id)
         if carried is not _NOTHING:
             try:
-                self._progress = workflow.payload_converter().from_payload(carried.payload, Progress)
+                self._progress = workflow.payload_converter().from_payload(carried.payload, WorkflowState)
             except Exception as error:
                 self._reject("start", error)
 
     @workflow.run
-    async def run(self, carried: RawValue = _NOTHING) -> Closed:
+    async def run(self, carried: RawValue = _NOTHING) -> ReactionSummary:
         progress = self._progress
-        while (due_at := progress.due_at) is not None and progress.terms is not None:
+        while (due_at := progress.due_at) is not None and progress.policy is not None:
             if self._full():
                 workflow.continue_as_new(progress)
             wait = due_at - workflow.now()
             if wait > timedelta(0):
                 await self._wait(due_at, wait)
             else:
-                await self._react(progress.terms)
-        return Closed(progress.runs, progress.signals, progress.rejects, progress.failed)
+                await self._react(progress.policy)
+        return ReactionSummary(progress.runs, progress.signals, progress.rejects, progress.failed)
 
     @workflow.signal(dynamic=True)
     def take(self, name: str, given: Sequence[RawValue]) -> None:
@@ -91,7 +97,7 @@ class ReactionWorkflow:
             self._reject(name, error)
 
     @workflow.query(name=protocol.STATUS)
-    def status(self) -> Progress:
+    def status(self) -> WorkflowState:
         """Ids are in the workflow's own id; the rest is here."""
         return self._progress
 
@@ -104,15 +110,15 @@ class ReactionWorkflow:
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(sooner, timeout=wait)
 
-    async def _react(self, terms: Terms) -> None:
+    async def _react(self, terms: ReactionPolicy) -> None:
         """One run. A turn that arrives while this awaits anything finds the run going on, and waits for the next."""
         progress = self._progress
         attempt = progress.begin()
         try:
             reacted = await workflow.execute_activity(
                 protocol.REACT,
-                React(self._consumer, self._conversation_id, attempt),
-                result_type=Reacted,
+                RunRequest(self._consumer, self._conversation_id, attempt),
+                result_type=RunResult,
                 start_to_close_timeout=terms.timeout + _RECORDING,
                 schedule_to_close_timeout=max(_LONGEST, 2 * (terms.timeout + _RECORDING)),
                 heartbeat_timeout=terms.lease,
@@ -122,12 +128,12 @@ class ReactionWorkflow:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            progress.put_off(self._later(attempt), progress.attempts)
+            progress.retry_later(self._later(attempt), progress.attempts)
             return
         if reacted.outcome != protocol.FAILED or reacted.through is None:
             progress.end()
         elif attempt < terms.attempts:
-            progress.put_off(self._later(attempt), attempt)
+            progress.retry_later(self._later(attempt), attempt)
         elif progress.pending is not None:
             progress.end()
         else:
@@ -136,7 +142,7 @@ class ReactionWorkflow:
     async def _give_up(self, through: str, error: str) -> None:
         await workflow.execute_activity(
             protocol.GIVE_UP,
-            GiveUp(self._consumer, self._conversation_id, through, error),
+            GiveUpRequest(self._consumer, self._conversation_id, through, error),
             start_to_close_timeout=_RECORDING,
             retry_policy=_REPEATS,
             summary=self._consumer,

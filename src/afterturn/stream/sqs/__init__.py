@@ -1,6 +1,6 @@
 """The stream on two SQS FIFO queues. Nothing here loads a driver: a client comes from outside."""
 
-from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls, SqsClient
+from afterturn.stream.sqs.client import PUBLISHING, READING, ClientTimeouts, QueueUrls, SqsClient
 from afterturn.stream.sqs.opening import LONG_POLL, find_queues, open_publisher, open_stream
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.stream import SqsStream
@@ -9,7 +9,7 @@ __all__ = [
     "LONG_POLL",
     "PUBLISHING",
     "READING",
-    "Patience",
+    "ClientTimeouts",
     "QueueUrls",
     "SqsClient",
     "SqsPublisher",

@@ -13,7 +13,7 @@ from afterturn.stream.port import Queue
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ClientTimeouts:
     """How long a client waits, in seconds, and how often its driver tries."""
 
     connect_timeout: float
@@ -21,10 +21,10 @@ class Patience:
     attempts: int
 
 
-PUBLISHING = Patience(connect_timeout=1, read_timeout=2, attempts=1)
+PUBLISHING = ClientTimeouts(connect_timeout=1, read_timeout=2, attempts=1)
 """For the emitter, whose caller waits. Trying again once is the settler's decision."""
 
-READING = Patience(connect_timeout=3, read_timeout=30, attempts=3)
+READING = ClientTimeouts(connect_timeout=3, read_timeout=30, attempts=3)
 """For the bridge: a long poll takes up to 20 seconds."""
 
 
@@ -44,15 +44,15 @@ class QueueUrls:
     """The two queues, and the queue for the dead letters of each: four FIFO queues of one lane."""
 
     main: str
-    direct: str
+    retry: str
     main_dead: str
-    direct_dead: str
+    retry_dead: str
 
     def live(self, queue: Queue) -> str:
-        return self.main if queue is Queue.MAIN else self.direct
+        return self.main if queue is Queue.MAIN else self.retry
 
     def dead(self, queue: Queue) -> str:
-        return self.main_dead if queue is Queue.MAIN else self.direct_dead
+        return self.main_dead if queue is Queue.MAIN else self.retry_dead
 
 
 STALE = frozenset({"InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid"})
@@ -84,7 +84,7 @@ _BY_KIND = {
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
+def translate_errors(url: str) -> Iterator[None]:
     """Raise StreamUnavailable that names the queue in place of any error of driver or network; the cause is kept.
 
     SQS puts values of the request into its messages; ours hold none.

@@ -11,7 +11,7 @@ from typing import Any
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_client, open_session
 from afterturn.clock import Clock
-from afterturn.stream.sqs.client import PUBLISHING, READING, Patience, QueueUrls, translated
+from afterturn.stream.sqs.client import PUBLISHING, READING, ClientTimeouts, QueueUrls, translate_errors
 from afterturn.stream.sqs.publisher import SqsPublisher
 from afterturn.stream.sqs.stream import SqsStream
 
@@ -23,15 +23,15 @@ async def find_queues(access: Access, names: Names, *, session: Any = None) -> Q
     async with open_client("sqs", _with(access, READING), session) as client:
 
         async def url(name: str) -> str:
-            with translated(name):
+            with translate_errors(name):
                 answer = await client.get_queue_url(QueueName=name)
             return str(answer["QueueUrl"])
 
         return QueueUrls(
             main=await url(names.main),
-            direct=await url(names.direct),
+            retry=await url(names.retry),
             main_dead=await url(names.main_dead),
-            direct_dead=await url(names.direct_dead),
+            retry_dead=await url(names.retry_dead),
         )
 
 
@@ -57,7 +57,7 @@ async def open_stream(
         yield SqsStream(reader, queues, clock, sender=sender, wait=wait)
 
 
-def _with(access: Access, patience: Patience) -> Access:
+def _with(access: Access, patience: ClientTimeouts) -> Access:
     return replace(
         access,
         connect_timeout=patience.connect_timeout,

@@ -7,7 +7,7 @@ import asyncio
 from afterturn.clock import Clock, to_millis
 from afterturn.event import TurnSettled
 from afterturn.stream.port import Queue
-from afterturn.stream.sqs.client import QueueUrls, SqsClient, translated
+from afterturn.stream.sqs.client import QueueUrls, SqsClient, translate_errors
 from afterturn.stream.sqs.records import outgoing
 
 
@@ -22,8 +22,8 @@ class SqsPublisher:
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
         """Append an event; see the port. SQS remembers an emission for five minutes."""
-        url = self._queues.live(Queue.MAIN if consumer is None else Queue.DIRECT)
+        url = self._queues.live(Queue.MAIN if consumer is None else Queue.RETRY)
         message = outgoing(event, consumer, emission, to_millis(self._clock()))
-        with translated(url):
+        with translate_errors(url):
             async with asyncio.timeout(self._patience):
                 await self._client.send_message(QueueUrl=url, **message)

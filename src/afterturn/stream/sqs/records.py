@@ -28,7 +28,7 @@ _END_OF_TIME = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SqsMessage:
     """A message as it was received, whichever way. ``group`` is the one of SQS; empty where there was none."""
 
     id: str
@@ -90,7 +90,7 @@ def outgoing(event: TurnSettled, consumer: str | None, emission: str | None, now
     }
 
 
-def received(answer: Mapping[str, Any]) -> Message:
+def received(answer: Mapping[str, Any]) -> SqsMessage:
     """A message from the answer of ReceiveMessage."""
     custom = answer.get("MessageAttributes") or {}
     return _message(
@@ -102,7 +102,7 @@ def received(answer: Mapping[str, Any]) -> Message:
     )
 
 
-def invoked(record: Mapping[str, Any]) -> Message:
+def invoked(record: Mapping[str, Any]) -> SqsMessage:
     """A message from a record of a Lambda event, which spells the keys its own way.
 
     Raises ValueError where the record cannot even be named in an answer.
@@ -121,7 +121,7 @@ def invoked(record: Mapping[str, Any]) -> Message:
     )
 
 
-def delivery(queue: Queue, message: Message, received_at: int) -> Delivery:
+def delivery(queue: Queue, message: SqsMessage, received_at: int) -> Delivery:
     """A message as the bridge sees it."""
     handle = Handle(
         message_id=message.id,
@@ -140,14 +140,14 @@ def delivery(queue: Queue, message: Message, received_at: int) -> Delivery:
     )
 
 
-def buried(given: Delivery, reason: str) -> dict[str, Any]:
+def dead_letter_message(given: Delivery, reason: str) -> dict[str, Any]:
     """The parameters of SendMessage that make a dead letter of a delivery.
 
     Its group is its own, so that a listing is not held up: SQS hands out no more of a group while some of it is in
     flight. The deduplication id is new at every receive: buried again, it is a letter again.
     """
     handle = Handle.of(given.receipt)
-    return _letter(
+    return _dead_letter_message(
         handle.message_id,
         given.body,
         {
@@ -162,9 +162,9 @@ def buried(given: Delivery, reason: str) -> dict[str, Any]:
     )
 
 
-def rehoused(message: Message) -> dict[str, Any]:
+def regrouped(message: SqsMessage) -> dict[str, Any]:
     """The parameters of SendMessage that give a letter which SQS moved a group of its own."""
-    return _letter(
+    return _dead_letter_message(
         message.id,
         message.body,
         {
@@ -181,31 +181,31 @@ def rehoused(message: Message) -> dict[str, Any]:
     )
 
 
-def letter_id(message: Message) -> str:
+def dead_letter_id(message: SqsMessage) -> str:
     """The id of a dead letter: that of the message which died, whoever moved it here."""
     return message.attributes.get("letterId") or message.id
 
 
-def died_at(message: Message) -> int:
+def died_at(message: SqsMessage) -> int:
     """When a letter died. SQS tells anew when a message was sent when it moves it here."""
     return _whole(message.attributes.get("letterDiedAt"), message.sent_at)
 
 
-def place(message: Message) -> int:
+def order_of(message: SqsMessage) -> int:
     """The order of letters that died at the same time."""
     return _whole(message.attributes.get("letterPlace"), message.sequence)
 
 
-def is_rehoused(message: Message) -> bool:
+def is_regrouped(message: SqsMessage) -> bool:
     """Whether a letter has a group of its own."""
     return "letterId" in message.attributes
 
 
-def dead_letter(queue: Queue, message: Message) -> DeadLetter:
+def dead_letter(queue: Queue, message: SqsMessage) -> DeadLetter:
     """A letter as it is listed. SQS itself moves without a reason, after MAX_RECEIVES receives."""
     attributes = message.attributes
     return DeadLetter(
-        id=letter_id(message),
+        id=dead_letter_id(message),
         queue=queue,
         group=message.conversation,
         body=message.body,
@@ -217,7 +217,7 @@ def dead_letter(queue: Queue, message: Message) -> DeadLetter:
     )
 
 
-def redriven(message: Message, emission: str) -> dict[str, Any]:
+def redriven(message: SqsMessage, emission: str) -> dict[str, Any]:
     """The parameters of SendMessage that put a letter back: its group and body, and a deduplication id never used."""
     attributes = {"publishedAt": _number(message.published_at)}
     for name in ("conversation", "consumer"):
@@ -229,7 +229,7 @@ def redriven(message: Message, emission: str) -> dict[str, Any]:
     return {
         "MessageBody": message.body,
         "MessageGroupId": group,
-        "MessageDeduplicationId": legal_id(f"{emission}/{letter_id(message)}"),
+        "MessageDeduplicationId": legal_id(f"{emission}/{dead_letter_id(message)}"),
         "MessageAttributes": attributes,
     }
 
@@ -249,7 +249,7 @@ def after_receive(receipt: Receipt, after: timedelta, now: int) -> int:
     return max(0, min(seconds, 43_200 - held - (5 if held else 0)))
 
 
-def _letter(
+def _dead_letter_message(
     origin: str,
     body: str,
     attributes: dict[str, Any],
@@ -276,8 +276,8 @@ def _letter(
 
 def _message(
     message_id: str, handle: str, body: str, system: Mapping[str, str], attributes: Mapping[str, str]
-) -> Message:
-    return Message(
+) -> SqsMessage:
+    return SqsMessage(
         id=message_id,
         handle=handle,
         body=body,

@@ -10,12 +10,12 @@ from typing import Any
 
 from afterturn.clock import Clock, to_millis
 from afterturn.errors import StreamUnavailable
-from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Depth, LetterKey, Queue, Receipt
-from afterturn.stream.sqs import batches, dead_letters, records
+from afterturn.stream.port import MAX_RECEIVES, DeadLetter, DeadLetterKey, Delivery, Depth, Queue, Receipt
+from afterturn.stream.sqs import batch_calls, dead_letters, records
 from afterturn.stream.sqs.client import QueueUrls, SqsClient
-from afterturn.stream.sqs.dead_letters import Letters
+from afterturn.stream.sqs.dead_letters import DeadLetterQueue
 from afterturn.stream.sqs.publisher import SqsPublisher
-from afterturn.stream.sqs.records import GIVEN_UP, Handle, Message
+from afterturn.stream.sqs.records import GIVEN_UP, Handle, SqsMessage
 
 Oldest = Callable[[str], Awaitable[datetime | None]]
 """Since when the oldest message of a queue waits. SQS itself does not tell; CloudWatch does."""
@@ -47,12 +47,12 @@ class SqsStream(SqsPublisher):
         self._reader = client
         self._wait_s = int(wait.total_seconds())
         self._oldest = oldest
-        self._letters = {queue: Letters(client, queues, queue) for queue in Queue}
+        self._letters = {queue: DeadLetterQueue(client, queues, queue) for queue in Queue}
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         found: list[Delivery] = []
         while len(found) < limit:
-            asked = min(batches.MAX_ENTRIES, limit - len(found))
+            asked = min(batch_calls.MAX_ENTRIES, limit - len(found))
             received_at = to_millis(self._clock())
             try:
                 messages = await dead_letters.receive(
@@ -76,18 +76,18 @@ class SqsStream(SqsPublisher):
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
         for url, mine in self._by_queue(receipts).items():
-            await batches.delete(self._reader, url, [Handle.of(receipt).receipt for receipt in mine])
+            await batch_calls.delete(self._reader, url, [Handle.of(receipt).receipt for receipt in mine])
 
     async def release(self, receipts: Sequence[Receipt], *, after: timedelta) -> None:
         now = to_millis(self._clock())
         for url, mine in self._by_queue(receipts).items():
             changes = [(Handle.of(one).receipt, records.after_receive(one, after, now)) for one in mine]
-            await batches.change_visibility(self._reader, url, changes)
+            await batch_calls.change_visibility(self._reader, url, changes)
 
     async def bury(self, delivery: Delivery, *, reason: str) -> None:
-        await self._letters[delivery.receipt.queue].bury(delivery, reason)
+        await self._letters[delivery.receipt.queue].add(delivery, reason)
 
-    async def dead_letters(self, *, after: LetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
+    async def dead_letters(self, *, after: DeadLetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
         """Beyond a place all of them are looked at: SQS shows no message but by receiving it."""
         read = limit if after is None else sys.maxsize
         found = [one for queue in Queue for one in await self._letters[queue].list(read)]
@@ -105,10 +105,10 @@ class SqsStream(SqsPublisher):
     async def depth(self) -> Depth:
         """What SQS tells of its queues, with up to a minute's delay."""
         queues = self._queues
-        urls = (queues.main, queues.direct, queues.main_dead, queues.direct_dead)
+        urls = (queues.main, queues.retry, queues.main_dead, queues.retry_dead)
         counts = await asyncio.gather(*(dead_letters.count(self._reader, url) for url in urls))
         since = [at for at in [await self._oldest(url) for url in urls[:2]] if at is not None]
-        return Depth(main=counts[0], direct=counts[1], dead=counts[2] + counts[3], oldest=min(since, default=None))
+        return Depth(main=counts[0], retry=counts[1], dead=counts[2] + counts[3], oldest=min(since, default=None))
 
     def deliveries(self, event: Mapping[str, Any]) -> list[tuple[str, Delivery]]:
         """The records of a Lambda event, each with the id by which Lambda knows it.
@@ -118,7 +118,7 @@ class SqsStream(SqsPublisher):
         now = to_millis(self._clock())
         return [(message.id, records.delivery(queue, message, now)) for queue, message in self._invoked(event)]
 
-    def _invoked(self, event: Mapping[str, Any]) -> list[tuple[Queue, Message]]:
+    def _invoked(self, event: Mapping[str, Any]) -> list[tuple[Queue, SqsMessage]]:
         found = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(found, list):
             raise ValueError("the event is not one of SQS: it has no Records")
@@ -151,7 +151,7 @@ def _seconds(visibility: timedelta) -> int:
     return min(43_200, -(-visibility // timedelta(seconds=1)))
 
 
-def _beyond(found: Sequence[DeadLetter], after: LetterKey) -> Sequence[DeadLetter]:
+def _beyond(found: Sequence[DeadLetter], after: DeadLetterKey) -> Sequence[DeadLetter]:
     """Those beyond a place. Where its letter is gone, those of its very time may come again: none is left out."""
     for place, one in enumerate(found):
         if one.id == after.id:

@@ -13,7 +13,7 @@ from afterturn.backbone import Backbone
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Record
-from afterturn.stream.port import DeadLetter, LetterKey
+from afterturn.stream.port import DeadLetter, DeadLetterKey
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
@@ -152,10 +152,10 @@ async def show_dead_letter(
     return told(_letter(letter))
 
 
-def _place(cursor: str) -> LetterKey:
+def _place(cursor: str) -> DeadLetterKey:
     died_at, letter_id = read_place(cursor, "dead letters", datetime, str)
     assert isinstance(died_at, datetime)
-    return LetterKey(died_at, str(letter_id))
+    return DeadLetterKey(died_at, str(letter_id))
 
 
 _NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"
@@ -165,7 +165,7 @@ async def _depth(backbone: Backbone) -> dict[str, Any]:
     depth = await backbone.stream.depth()
     return {
         "main": depth.main,
-        "direct": depth.direct,
+        "direct": depth.retry,
         "dead": depth.dead,
         "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
     }

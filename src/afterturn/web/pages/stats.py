@@ -81,7 +81,7 @@ async def take(backbone: Backbone) -> Sample:
     return Sample(
         at=now,
         main=None if depth is None else depth.main,
-        direct=None if depth is None else depth.direct,
+        direct=None if depth is None else depth.retry,
         dead=None if depth is None else depth.dead,
         waiting=waiting,
         failed=len(failures),

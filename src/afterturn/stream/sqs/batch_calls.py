@@ -8,7 +8,7 @@ from typing import Any
 
 from afterturn import telemetry
 from afterturn.errors import StreamUnavailable
-from afterturn.stream.sqs.client import STALE, SqsClient, queue_name, short_code, translated
+from afterturn.stream.sqs.client import STALE, SqsClient, queue_name, short_code, translate_errors
 from afterturn.stream.sqs.records import size_of
 
 MAX_ENTRIES = 10
@@ -60,7 +60,7 @@ async def _settle(call: Callable[..., Awaitable[Any]], url: str, entries: Sequen
 
 async def _call(call: Callable[..., Awaitable[Any]], url: str, entries: Sequence[dict[str, Any]]) -> dict[int, str]:
     """One call of at most ten entries; returns the code of each entry that failed, by its position."""
-    with translated(url):
+    with translate_errors(url):
         answer = await call(
             QueueUrl=url, Entries=[{"Id": str(number), **entry} for number, entry in enumerate(entries)]
         )
