@@ -191,7 +191,7 @@ class Backbone:
         return Backlog(
             streamed=depth.main + depth.retry,
             waiting=await self.engine.waiting(),
-            dead_letters=depth.dead,
+            dead_letters=depth.dead_letters,
             unknown_consumer=depth.unknown_consumer + len(self._bridge.unknown_consumers),
         )
 

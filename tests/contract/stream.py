@@ -106,7 +106,7 @@ class StreamContract:
         await stream.ack([one.receipt for one in batch])
         clock.advance(timedelta(days=1))
         assert not await receive(stream)
-        assert await stream.depth() == Depth(main=0, retry=0, dead=0, oldest=None)
+        assert await stream.depth() == Depth(main=0, retry=0, dead_letters=0, oldest=None)
 
     async def test_a_stale_receipt_is_ignored(self, stream: Stream, clock: ManualClock) -> None:
         """A bridge that was too slow can neither forget, put off, nor bury what another one holds."""
@@ -118,7 +118,7 @@ class StreamContract:
         await stream.release([stale.receipt], after=timedelta(0))
         await stream.dead_letter(stale, reason="stale")
         assert not await receive(stream)
-        assert await stream.depth() == Depth(main=1, retry=0, dead=0, oldest=T0)
+        assert await stream.depth() == Depth(main=1, retry=0, dead_letters=0, oldest=T0)
         clock.advance(VISIBLE)
         (again,) = await receive(stream)
         assert again.receives == current.receives + 1
@@ -202,10 +202,10 @@ class StreamContract:
         await publish(stream, "a@1", "b@1")
         clock.advance(timedelta(seconds=5))
         await publish(stream, "a@1", consumer="topics")
-        assert await stream.depth() == Depth(main=2, retry=1, dead=0, oldest=T0)
+        assert await stream.depth() == Depth(main=2, retry=1, dead_letters=0, oldest=T0)
         for one in await receive(stream):
             await stream.dead_letter(one, reason="x")
-        assert await stream.depth() == Depth(main=0, retry=1, dead=2, oldest=at(5))
+        assert await stream.depth() == Depth(main=0, retry=1, dead_letters=2, oldest=at(5))
 
 
 class RedriveContract:
@@ -251,7 +251,7 @@ class RedriveContract:
         (letter,) = await stream.dead_letters(limit=10)
         assert await stream.redrive([letter.id]) == 1
         assert set(names(await receive(stream))) == {"a@1"}
-        assert (await stream.depth()).dead == 0
+        assert (await stream.depth()).dead_letters == 0
 
     async def test_a_direct_record_goes_back_to_its_consumer(self, stream: Stream) -> None:
         await publish(stream, "a@1", consumer="topics")
@@ -270,7 +270,7 @@ class RedriveContract:
         for one in await receive(stream):
             await stream.dead_letter(one, reason="x")
         assert await stream.redrive([unknown]) == 0
-        assert (await stream.depth()).dead == 1
+        assert (await stream.depth()).dead_letters == 1
 
     async def test_dead_letters_are_listed_oldest_first_up_to_a_limit(self, stream: Stream) -> None:
         await publish(stream, "a@1", "b@1", "c@1")

@@ -119,7 +119,7 @@ class ModelStreamMachine(StreamMachine):
             return
         depth = self.await_(self.stream.depth())
         main = sum(one.queue is Queue.MAIN for one in self.waiting)
-        assert (depth.main, depth.retry, depth.dead) == (main, len(self.waiting) - main, len(self.dead))
+        assert (depth.main, depth.retry, depth.dead_letters) == (main, len(self.waiting) - main, len(self.dead))
         letters = self.await_(self.stream.dead_letters(limit=1000))
         assert [(name_of(one), one.consumer) for one in letters] == [
             (one.name, one.consumer) for one in self._in_order()

@@ -64,7 +64,7 @@ class TestSqliteStream(StreamContract):
             stream.receive(Queue.MAIN, limit=1, visibility=VISIBLE),
             stream.ack([delivery.receipt]),
             stream.release([delivery.receipt], after=VISIBLE),
-            stream.bury(delivery, reason="told"),
+            stream.dead_letter(delivery, reason="told"),
             stream.dead_letters(limit=1),
             stream.redrive(["1"]),
             stream.depth(),

@@ -64,7 +64,7 @@ class TestSqsStream(StreamContract):
         await stream.release([stale.receipt], after=timedelta(0))
         await stream.dead_letter(stale, reason="stale")
         assert not await receive(stream)
-        assert await stream.depth() == Depth(main=1, retry=0, dead=0, oldest=None)
+        assert await stream.depth() == Depth(main=1, retry=0, dead_letters=0, oldest=None)
         clock.advance(VISIBLE)
         (again,) = await receive(stream)
         assert again.receives == current.receives + 1
@@ -86,10 +86,10 @@ class TestSqsStream(StreamContract):
     async def test_depth_counts_what_waits_and_what_is_in_flight(self, stream: Stream, clock: ManualClock) -> None:
         await publish(stream, "a@1", "b@1")
         await publish(stream, "a@1", consumer="topics")
-        assert await stream.depth() == Depth(main=2, retry=1, dead=0, oldest=None)
+        assert await stream.depth() == Depth(main=2, retry=1, dead_letters=0, oldest=None)
         for one in await receive(stream):
             await stream.dead_letter(one, reason="x")
-        assert await stream.depth() == Depth(main=0, retry=1, dead=2, oldest=None)
+        assert await stream.depth() == Depth(main=0, retry=1, dead_letters=2, oldest=None)
 
     async def test_a_queue_that_is_missing_is_named(self, access: Access, session: Any, clock: ManualClock) -> None:  # noqa: F811
         nowhere = f"{access.endpoint}/{access.access_key}/afterturn-prod-events.fifo"

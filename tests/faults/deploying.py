@@ -161,7 +161,7 @@ class Rig:
         for _ in range(300):
             depth = await self.stream.depth()
             if not depth.main and not depth.retry:
-                assert not depth.dead
+                assert not depth.dead_letters
                 return
             await asyncio.sleep(0.1)
         raise AssertionError("records are left")

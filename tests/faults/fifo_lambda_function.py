@@ -26,7 +26,7 @@ class Unburying(SqsStream):
         if not self.failed:
             self.failed = True
             raise StreamUnavailable("no answer")
-        await super().bury(delivery, reason=reason)
+        await super().dead_letter(delivery, reason=reason)
 
 
 class Writer:

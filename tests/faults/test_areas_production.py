@@ -157,4 +157,4 @@ async def test_a_poison_head_takes_nobody_along_on_the_emulator(
         assert await bridge.pump(Queue.MAIN, limit=10) == 5
         assert [one.occurred_at for one in engine.taken] == [at(5)]
         depth = await stream.depth()
-        assert (depth.main, depth.dead) == (0, 1)
+        assert (depth.main, depth.dead_letters) == (0, 1)

@@ -35,7 +35,7 @@ class TestInvalidRecords:
             assert (letter.body, letter.receives, letter.reason) == ("not json", 1, "the record is not JSON")
             assert [one.occurred_at for one in rig.moody.taken] == [at(2), at(4), at(5)]
             depth = await rig.stream.depth()
-            assert (depth.main, depth.dead) == (0, 1)
+            assert (depth.main, depth.dead_letters) == (0, 1)
 
     async def test_odd_records_fail_one_by_one(self, path: Path) -> None:
         """F23: not JSON, a list, an empty group: each its own dead letter, and no crash of the batch."""
@@ -56,7 +56,7 @@ class TestInvalidRecords:
             with pytest.raises(EngineUnavailable):
                 await rig.pump()
             depth = await rig.stream.depth()
-            assert (depth.main, depth.dead) == (1, 1)
+            assert (depth.main, depth.dead_letters) == (1, 1)
 
 
 class TestEngineDown:
@@ -107,7 +107,7 @@ class TestEngineDown:
             for _ in range(30):
                 rig.clock.advance(timedelta(hours=1))
                 await rig.work()
-            assert (await rig.stream.depth()).dead == 0
+            assert (await rig.stream.depth()).dead_letters == 0
             assert await rig.seen("topics", "c1") == await rig.seen("grade", "c1") == ["m1", "m2"]
 
     async def test_what_died_in_a_longer_outage_is_swept(self, path: Path) -> None:
@@ -121,7 +121,7 @@ class TestEngineDown:
                     await rig.pump()
                 except EngineUnavailable:
                     rig.clock.advance(DAY)
-            assert (await rig.stream.depth()).dead == 1
+            assert (await rig.stream.depth()).dead_letters == 1
             assert len(await rig.ledger.sweep()) == 1
             await rig.work()
             assert await rig.seen("topics", "c1") == ["m1"]
@@ -141,7 +141,7 @@ class TestEngineDown:
                 await asyncio.sleep(0.001)
             stop.set()
             await running
-            assert (await rig.stream.depth()).dead == 0
+            assert (await rig.stream.depth()).dead_letters == 0
 
     async def test_an_outage_uses_up_one_receive_of_all_loops_together(self, path: Path) -> None:
         """Where receives wait for records several loops read one queue: what one of them learns holds for all."""
@@ -161,7 +161,7 @@ class TestEngineDown:
                 await asyncio.sleep(0.001)
             stop.set()
             await running
-            assert (await rig.stream.depth()).dead == 0
+            assert (await rig.stream.depth()).dead_letters == 0
 
     async def test_the_loop_waits_and_goes_on(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
@@ -266,7 +266,7 @@ class TestOneSickConsumer:
             for name in ("topics", "sick"):
                 assert await rig.seen(name, "c1") == ["m1", "m2"]
                 assert await rig.seen(name, "c2") == ["m1"]
-            assert await rig.stream.depth() == Depth(main=0, retry=0, dead=1, oldest=None)
+            assert await rig.stream.depth() == Depth(main=0, retry=0, dead_letters=1, oldest=None)
 
     async def test_an_event_for_a_consumer_of_another_version_waits_for_it(self, path: Path) -> None:
         """During a rollout two bridges know different consumers; neither loses the other's."""

@@ -62,7 +62,7 @@ async def check(rig: Rig, outside: Outside) -> None:
     assert len(outside.calls) <= len(EFFECTS) + len(THREADS), "each run that was cut off repeats one effect at most"
     assert (await rig.ledger.audit()).clean
     depth = await rig.stream.depth()
-    assert (depth.main, depth.retry, depth.dead) == (0, 0, 0)
+    assert (depth.main, depth.retry, depth.dead_letters) == (0, 0, 0)
 
 
 async def live_and_die(path: Path, faults: Faults, *, one_file: bool) -> None:

@@ -84,7 +84,7 @@ async def test_f4_a_redrive_within_five_minutes_delivers_again(
     (letter,) = await stream.dead_letters(limit=10)
     assert await stream.redrive([letter.id]) == 1
     depth = await stream.depth()
-    assert (depth.main, depth.dead) == (1, 0)
+    assert (depth.main, depth.dead_letters) == (1, 0)
     (got,) = await receive(stream)
     assert (read_event(got.body), got.group, got.receives) == (sent, "c1", 1)
 
@@ -96,7 +96,7 @@ async def test_f4_a_redrive_whose_send_fails_keeps_the_letter(
     healthy = fifo_stream(service, clock)
     await publish(healthy, "c1@1")
     for one in await receive(healthy):
-        await healthy.bury(one, reason="x")
+        await healthy.dead_letter(one, reason="x")
     (letter,) = await healthy.dead_letters(limit=10)
     client = faulty(service, Faults.first(1, Fault(moment, throttled), verb="send_message_batch"))
     with pytest.raises(StreamUnavailable, match="asked too often"):
@@ -117,7 +117,7 @@ async def test_f5_a_poison_head_dies_alone(service: FifoService, clock: ManualCl
     (letter,) = await stream.dead_letters(limit=10)
     assert (letter.body, letter.reason, letter.receives) == ("poison", "the record is not JSON", 1)
     depth = await stream.depth()
-    assert (depth.main, depth.dead) == (0, 1)
+    assert (depth.main, depth.dead_letters) == (0, 1)
 
 
 async def test_f5_in_one_batch_the_healthy_are_signalled_at_once(
@@ -131,7 +131,7 @@ async def test_f5_in_one_batch_the_healthy_are_signalled_at_once(
     assert await bridge_of(stream, engine).pump(Queue.MAIN, limit=10) == 3
     assert engine.seen() == ["c1@3"]
     depth = await stream.depth()
-    assert (depth.main, depth.dead) == (0, 1)
+    assert (depth.main, depth.dead_letters) == (0, 1)
 
 
 @pytest.mark.parametrize("moment", list(Moment))
@@ -255,7 +255,7 @@ async def test_an_outage_of_half_a_day_costs_nothing(service: FifoService, clock
     assert clock() - began > timedelta(hours=13)
     await bridge.pump(Queue.MAIN, limit=10)
     assert engine.seen() == ["c1@2"]
-    assert (await stream.depth()).dead == 0
+    assert (await stream.depth()).dead_letters == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -278,11 +278,11 @@ async def test_seeded_faults_lose_nothing(clock: ManualClock, engine: Engine, se
             letters = await stream.dead_letters(limit=100)
             await stream.redrive([letter.id for letter in letters])
             depth = await stream.depth()
-            if not (depth.main or depth.dead):
+            if not (depth.main or depth.dead_letters):
                 break
         clock.advance(timedelta(seconds=40))
     for number in range(4):
         newest = max(second for conversation, second in told if conversation == f"c{number}")
         assert f"c{number}@{newest}" in engine.seen()
     healthy = await SqsStream(service, queues, clock).depth()
-    assert (healthy.main, healthy.dead) == (0, 0)
+    assert (healthy.main, healthy.dead_letters) == (0, 0)

@@ -151,7 +151,7 @@ async def test_f23_what_stands_behind_a_failure_fails_with_it_and_is_not_signall
     await mapping.finish(invocation, answer)
     assert engine.taken[2:] == [Signal("topics", "A", at(4))]
     depth = await healthy.depth()
-    assert (depth.main, depth.dead) == (0, 1)
+    assert (depth.main, depth.dead_letters) == (0, 1)
 
 
 async def test_f23_odd_records_are_buried_one_by_one(service: FifoService, clock: ManualClock, engine: Engine) -> None:
@@ -195,7 +195,7 @@ async def test_an_engine_that_is_down_fails_the_whole_batch_and_puts_it_off(
     await mapping.finish(invocation, await respond(bridge_of(stream, engine), stream, invocation))
     assert len(engine.taken) == 2
     depth = await stream.depth()
-    assert (depth.main, depth.dead) == (0, 1)
+    assert (depth.main, depth.dead_letters) == (0, 1)
 
 
 async def test_a_consumer_that_refuses_is_parked_and_the_record_is_done(

@@ -94,6 +94,6 @@ async def test_a_failing_record_in_the_middle_of_a_group_holds_up_what_stands_be
             {f"topics/A@{to_text(at(1))}", f"topics/B@{to_text(at(1))}"},
             {f"topics/A@{to_text(at(4))}"},
         ]
-        assert depth.dead == 1
+        assert depth.dead_letters == 1
         (letter,) = await stream.dead_letters(limit=10)
         assert (letter.body, letter.reason, letter.group) == ("not json", "the record is not JSON", "A")

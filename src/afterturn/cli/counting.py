@@ -81,7 +81,7 @@ async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], list[Afte
         async def stream() -> dict[str, Any]:
             depth = await backbone.stream.depth()
             at = None if depth.oldest is None else to_text(depth.oldest)
-            return {"main": depth.main, "direct": depth.retry, "dead": depth.dead, "oldestAt": at}
+            return {"main": depth.main, "direct": depth.retry, "dead": depth.dead_letters, "oldestAt": at}
 
         async def reactions() -> dict[str, Any]:
             oldest = await backbone.engine.oldest()

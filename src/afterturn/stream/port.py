@@ -76,7 +76,7 @@ class Depth:
 
     main: int
     retry: int
-    dead: int
+    dead_letters: int
     oldest: datetime | None
     unknown_consumer: int = 0
 

@@ -75,7 +75,7 @@ class SqliteStream:
 
         await self._write(unit)
 
-    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+    async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
         now = self._clock()
         await self._write(lambda c: _dead_letter(c, delivery.receipt, reason, now))
 
@@ -135,7 +135,7 @@ class SqliteStream:
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
             oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
             since = None if oldest is None else from_text(oldest)
-            return Depth(main=main, retry=direct, dead=dead, oldest=since, unknown_consumer=strange)
+            return Depth(main=main, retry=direct, dead_letters=dead, oldest=since, unknown_consumer=strange)
 
         return await self._read(unit)
 

@@ -178,13 +178,13 @@ async def test_a_burial_that_fails_half_way_loses_nothing_and_shows_one_letter(
     await publish(healthy, "a@1")
     (one,) = await receive(stream)
     with pytest.raises(StreamUnavailable):
-        await stream.bury(one, reason="the record is not JSON")
+        await stream.dead_letter(one, reason="the record is not JSON")
     clock.advance(timedelta(minutes=10))
     for again in await receive(stream):
-        await stream.bury(again, reason="the record is not JSON")
+        await stream.dead_letter(again, reason="the record is not JSON")
     (letter,) = await stream.dead_letters(limit=10)
     assert await stream.redrive([letter.id]) == 1
-    assert (await stream.depth()).dead == 0
+    assert (await stream.depth()).dead_letters == 0
     assert names(await receive(stream)) == ["a@1"]
 
 
@@ -198,13 +198,13 @@ async def test_a_redrive_that_fails_half_way_keeps_every_letter(
     stream = SqsStream(client, healthy._queues, clock)
     await publish(healthy, "a@1", "b@1")
     for one in await receive(healthy):
-        await healthy.bury(one, reason="x")
+        await healthy.dead_letter(one, reason="x")
     ids = [letter.id for letter in await healthy.dead_letters(limit=10)]
     with pytest.raises(StreamUnavailable):
         await stream.redrive(ids)
     clock.advance(timedelta(minutes=2))
     await stream.redrive(ids)
-    assert (await stream.depth()).dead == 0
+    assert (await stream.depth()).dead_letters == 0
     assert set(names(await receive(stream))) == {"a@1", "b@1"}
 
 
@@ -214,7 +214,7 @@ async def test_a_letter_whose_send_failed_in_the_batch_is_kept(clock: ManualCloc
     stream = fifo_stream(service, clock)
     await publish(stream, "a@1", "b@1", "c@1")
     for one in await receive(stream):
-        await stream.bury(one, reason="x")
+        await stream.dead_letter(one, reason="x")
     ids = [letter.id for letter in await stream.dead_letters(limit=10)]
     assert await stream.redrive(ids) == 2
     assert names(await stream.dead_letters(limit=10)) == ["a@1"]
@@ -230,13 +230,13 @@ async def test_letters_that_sqs_moved_do_not_hide_each_other(service: FifoServic
     for _ in range(3):
         await wear_out(stream, clock, limit=10)
     assert not await receive(stream, 10)
-    assert (await stream.depth()).dead == 25
+    assert (await stream.depth()).dead_letters == 25
     for _ in range(2):
         letters = await stream.dead_letters(limit=100)
         assert names(letters) == told
         assert {letter.receives for letter in letters} == {MAX_RECEIVES}
         assert len({letter.id for letter in letters}) == 25
-    assert (await stream.depth()).dead == 25
+    assert (await stream.depth()).dead_letters == 25
     assert await stream.redrive([letter.id for letter in letters]) == 25
     assert names(await receive(stream, 10)) == told[:10]
 
@@ -245,12 +245,12 @@ async def test_a_listing_leaves_every_letter_in_place(service: FifoService, cloc
     stream = fifo_stream(service, clock)
     await publish(stream, *(f"c{number}@1" for number in range(23)))
     for one in await receive(stream, 30):
-        await stream.bury(one, reason="x")
+        await stream.dead_letter(one, reason="x")
     for _ in range(7):
         assert len(await stream.dead_letters(limit=5)) == 5
         assert len(await stream.dead_letters(limit=100)) == 23
     clock.advance(timedelta(minutes=2))
-    assert (await stream.depth()).dead == 23
+    assert (await stream.depth()).dead_letters == 23
 
 
 async def test_a_record_beyond_its_receives_is_buried_where_no_policy_moves_it(
@@ -274,7 +274,7 @@ async def test_a_large_poison_record_is_redriven_beside_others(service: FifoServ
             MessageDeduplicationId=f"big-{number}",
         )
     for one in await receive(stream):
-        await stream.bury(one, reason="the record is not JSON")
+        await stream.dead_letter(one, reason="the record is not JSON")
     letters = await stream.dead_letters(limit=10)
     assert await stream.redrive([letter.id for letter in letters]) == 4
     assert len(await receive(stream)) == 4
@@ -292,7 +292,7 @@ async def test_a_record_of_a_foreign_emitter_is_read(service: FifoService, clock
     )
     (got,) = await receive(stream)
     assert (got.group, got.consumer, read_event(got.body)) == ("c1", None, told)
-    await stream.bury(got, reason="x")
+    await stream.dead_letter(got, reason="x")
     (letter,) = await stream.dead_letters(limit=1)
     assert letter.published_at == at(0)
 
@@ -307,8 +307,8 @@ async def test_a_receipt_that_expired_is_refused_by_sqs_and_ignored_by_us(
     clock.advance(VISIBLE)
     await stream.ack([one.receipt])
     await stream.release([one.receipt], after=timedelta(hours=1))
-    await stream.bury(one, reason="late")
-    assert (await stream.depth()).dead == 0
+    await stream.dead_letter(one, reason="late")
+    assert (await stream.depth()).dead_letters == 0
     assert len(await receive(stream)) == 1
 
 
@@ -318,7 +318,7 @@ async def test_a_burial_that_sqs_throttles_is_not_taken_for_done(clock: ManualCl
     await publish(stream, "a@1")
     (one,) = await receive(stream)
     with pytest.raises(StreamUnavailable):
-        await stream.bury(one, reason="x")
+        await stream.dead_letter(one, reason="x")
 
 
 async def test_small_queues_say_what_is_too_large(service: FifoService, clock: ManualClock) -> None:

@@ -146,7 +146,7 @@ def test_on_call_inspects_and_redrives_a_dead_letter_and_retries_a_failure(seen:
     seen.page.get_by_role("button", name="Retry topics of packages-sunday").click()
     expect(seen.page.get_by_text("1 reaction due again.")).to_be_visible()
     assert seen.served.call(seen.served.site.backbone.store.failures(limit=9)) == ()
-    assert seen.served.call(seen.served.site.backbone.stream.depth()).dead == 0
+    assert seen.served.call(seen.served.site.backbone.stream.depth()).dead_letters == 0
 
 
 def test_hostile_words_run_nothing_and_call_nobody(seen: Visit) -> None:

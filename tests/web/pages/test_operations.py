@@ -70,7 +70,7 @@ async def test_a_dead_letter_is_shown_with_its_reason_and_redriven_once(site: Si
         assert "1 dead letter back in the stream." in (await client.get(first.headers["location"])).text
         assert "0 dead letters back in the stream." in (await client.get(second.headers["location"])).text
     depth = await site.backbone.stream.depth()
-    assert (depth.main, depth.dead) == (1, 0)
+    assert (depth.main, depth.dead_letters) == (1, 0)
 
 
 async def test_all_dead_letters_are_redriven_at_once(site: Site) -> None:
@@ -79,7 +79,7 @@ async def test_all_dead_letters_are_redriven_at_once(site: Site) -> None:
         await bury(site)
     async with site.client("duty") as client:
         await client.post("/operations/redrive", data={"all": "1"})
-    assert (await site.backbone.stream.depth()).dead == 0
+    assert (await site.backbone.stream.depth()).dead_letters == 0
 
 
 async def test_a_form_that_names_nothing_redrives_nothing(site: Site) -> None:
@@ -88,7 +88,7 @@ async def test_a_form_that_names_nothing_redrives_nothing(site: Site) -> None:
     async with site.client("duty") as client:
         assert (await client.post("/operations/redrive", data={"csrf": ""})).status_code == 422
         assert (await client.post("/operations/retry", data={"csrf": ""})).status_code == 422
-    assert (await site.backbone.stream.depth()).dead == 1
+    assert (await site.backbone.stream.depth()).dead_letters == 1
 
 
 async def test_a_failed_reaction_is_shown_and_due_again_after_retry(site: Site) -> None:

@@ -84,7 +84,7 @@ class SqsStream(SqsPublisher):
             changes = [(Handle.of(one).receipt, records.after_receive(one, after, now)) for one in mine]
             await batch_calls.change_visibility(self._reader, url, changes)
 
-    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+    async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
         await self._letters[delivery.receipt.queue].add(delivery, reason)
 
     async def dead_letters(self, *, after: DeadLetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
@@ -108,7 +108,7 @@ class SqsStream(SqsPublisher):
         urls = (queues.main, queues.retry, queues.main_dead, queues.retry_dead)
         counts = await asyncio.gather(*(dead_letters.count(self._reader, url) for url in urls))
         since = [at for at in [await self._oldest(url) for url in urls[:2]] if at is not None]
-        return Depth(main=counts[0], retry=counts[1], dead=counts[2] + counts[3], oldest=min(since, default=None))
+        return Depth(main=counts[0], retry=counts[1], dead_letters=counts[2] + counts[3], oldest=min(since, default=None))
 
     def deliveries(self, event: Mapping[str, Any]) -> list[tuple[str, Delivery]]:
         """The records of a Lambda event, each with the id by which Lambda knows it.
@@ -134,7 +134,7 @@ class SqsStream(SqsPublisher):
     async def _give_up(self, delivery: Delivery) -> bool:
         """Bury what the redrive policy of its queue should have moved (it may be missing, or allow more receives)."""
         try:
-            await self.bury(delivery, reason=GIVEN_UP)
+            await self.dead_letter(delivery, reason=GIVEN_UP)
         except StreamUnavailable:
             return False
         return True

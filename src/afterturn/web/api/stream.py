@@ -166,7 +166,7 @@ async def _depth(backbone: Backbone) -> dict[str, Any]:
     return {
         "main": depth.main,
         "direct": depth.retry,
-        "dead": depth.dead,
+        "dead": depth.dead_letters,
         "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
     }
 

@@ -82,7 +82,7 @@ async def take(backbone: Backbone) -> Sample:
         at=now,
         main=None if depth is None else depth.main,
         direct=None if depth is None else depth.retry,
-        dead=None if depth is None else depth.dead,
+        dead=None if depth is None else depth.dead_letters,
         waiting=waiting,
         failed=len(failures),
         stream_oldest=None if depth is None else depth.oldest,
