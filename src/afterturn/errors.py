@@ -22,7 +22,7 @@
     ├── StreamUnavailable     the stream did not accept or hand out records
     ├── EngineUnavailable     the reaction engine as a whole does not answer
     ├── DeliveryFailed        the receiver did not take a webhook; trying again sends the very same one
-    ├── WorkerDied            a reaction took its worker down with it, attempt after attempt
+    ├── WorkerCrashed            a reaction took its worker down with it, attempt after attempt
     └── LeaseLost             a reaction was taken over by another worker while it ran
 """
 

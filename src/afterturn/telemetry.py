@@ -93,8 +93,10 @@ def _counter(name: str, text: str, *labels: str) -> Counter:
 
 turns_settled = _counter("turns_settled", "Turns settled.", "channel")
 publish_failures = _counter("publish_failures", "Events left to the sweep after a failed publish.")
-records_dead_lettered = _counter("records_buried", "Stream records moved to the dead letters by the bridge.", "queue")
-signals_deferred = _counter("signals_parked", "Signals parked because one consumer refused them.", "consumer")
+records_dead_lettered = _counter(
+    "records_dead_lettered", "Stream records moved to the dead letters by the bridge.", "queue"
+)
+signals_deferred = _counter("signals_deferred", "Signals parked because one consumer refused them.", "consumer")
 reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
 debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")

@@ -70,5 +70,5 @@ async def create_queues(client: Any, *, max_receives: int = MAX_RECEIVES) -> Que
         return await create(f"{name}.fifo", RedrivePolicy=policy), dead
 
     main, main_dead = await pair("events")
-    direct, direct_dead = await pair("direct")
-    return QueueUrls(main, direct, main_dead, direct_dead)
+    retry, retry_dead = await pair("retry")
+    return QueueUrls(main, retry, main_dead, retry_dead)

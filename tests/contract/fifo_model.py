@@ -20,8 +20,8 @@ def create_queues(service: FifoService, *, max_receives: int = MAX_RECEIVES, lim
         return service.create(f"{name}.fifo", dead=dead, max_receives=max_receives, limits=limits), dead
 
     main, main_dead = create("events")
-    direct, direct_dead = create("direct")
-    return QueueUrls(main, direct, main_dead, direct_dead)
+    retry, retry_dead = create("retry")
+    return QueueUrls(main, retry, main_dead, retry_dead)
 
 
 def fifo_stream(service: FifoService, clock: Clock, *, client: Any = None, **queues: Any) -> SqsStream:

@@ -198,7 +198,7 @@ class TestLeases:
             assert await rig.state() is ReactionState.FAILED
             stamp = await rig.stamp()
             assert stamp is not None
-            assert stamp.error == "WorkerDied"
+            assert stamp.error == "WorkerCrashed"
             await rig.settle("m1")
             await rig.worker.run_due()
             assert await rig.state() is ReactionState.FRESH

@@ -22,7 +22,7 @@ class Unburying(SqsStream):
 
     failed = False
 
-    async def bury(self, delivery: Delivery, *, reason: str) -> None:
+    async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
         if not self.failed:
             self.failed = True
             raise StreamUnavailable("no answer")

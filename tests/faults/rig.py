@@ -169,7 +169,7 @@ class Rig:
 
     async def waiting_events(self, queue: Queue = Queue.MAIN) -> list[TurnSettled]:
         """What waits, without taking it."""
-        table = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_direct"}[queue]
+        table = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_retry"}[queue]
         rows = await self.database.read(lambda c: c.execute(f"SELECT body FROM {table} ORDER BY position").fetchall())
         return [read_event(body) for (body,) in rows]
 

@@ -134,7 +134,7 @@ class TestEvents:
             assert (letter.body, letter.group) == (body, "a")
             assert reason in letter.reason
             depth = await wired.stream.depth()
-            assert (depth.main, depth.direct, depth.dead) == (0, 0, 1)
+            assert (depth.main, depth.retry, depth.dead_letters) == (0, 0, 1)
 
     @pytest.mark.parametrize("odd", ODD)
     async def test_the_function_does_the_same(self, odd: str, engine: Engine) -> None:
@@ -203,7 +203,7 @@ class TestEvents:
             await bridge.pump(Queue.RETRY, limit=10)
             assert engine.taken == [Signal("topics", "a", at(1))]
             assert await bridge.pump(Queue.RETRY, limit=10) == 0
-            while not (await wired.stream.depth()).dead:
+            while not (await wired.stream.depth()).dead_letters:
                 wired.clock.advance(timedelta(hours=13))
                 await bridge.pump(Queue.RETRY, limit=10)
             (letter,) = await wired.stream.dead_letters(limit=10)

@@ -20,7 +20,7 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
 from afterturn.bootstrap.bridging import open_bridge
-from afterturn.bootstrap.lambda_bridge import BridgeFunction as BridgeFunction
+from afterturn.bootstrap.lambda_bridge import BridgeFunction
 from afterturn.bootstrap.lambda_webhooks import Function as FunnelFunction
 from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
@@ -109,7 +109,7 @@ class TestCommands:
                 await account.sqs.delete_queue(QueueUrl=url["QueueUrl"])
 
         asyncio.run(remove())
-        refused(ALL, 4, "afterturn-dev-direct.fifo does not exist", "afterturn aws provision")
+        refused(ALL, 4, "afterturn-dev-retry.fifo does not exist", "afterturn aws provision")
         assert records_of(lane) == 0
 
     def test_a_table_of_another_lane(self, lane: Access, monkeypatch: pytest.MonkeyPatch) -> None:

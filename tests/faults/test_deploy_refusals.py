@@ -66,7 +66,7 @@ class TestRefusals:
         )
         done = await rig.deploy("--role", ROLE)
         assert done.code == 2
-        assert "function:others reads queue afterturn-dev-direct.fifo already" in done.err
+        assert "function:others reads queue afterturn-dev-retry.fifo already" in done.err
         assert await rig.serving() is None
         ready = await rig.deploy("--role", ROLE, "--unmapped", "--json")
         assert (ready.code, ready.json["version"]) == (0, "1"), ready.err

@@ -24,7 +24,7 @@ from afterturn.operations.deploy.rollback import carry_back, plan_rollback
 SWALLOW = """
     if event.get("afterturn") == "probe":
         return {"lane": "dev", "table": "afterturn-dev", "engine": "ok", "consumers": ["keys"],
-                "queues": ["afterturn-dev-events.fifo", "afterturn-dev-direct.fifo"]}
+                "queues": ["afterturn-dev-events.fifo", "afterturn-dev-retry.fifo"]}
     raise RuntimeError("it passes its check and then does nothing")
 """
 

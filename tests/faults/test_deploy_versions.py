@@ -25,7 +25,7 @@ from afterturn.operations.deploy.tidying import delete
 
 CODE = """
     return {{"lane": "dev", "table": "afterturn-dev", "engine": "ok", "consumers": ["keys"],
-             "queues": ["afterturn-dev-events.fifo", "afterturn-dev-direct.fifo"], "is": {number}}}
+             "queues": ["afterturn-dev-events.fifo", "afterturn-dev-retry.fifo"], "is": {number}}}
 """
 """It passes its smoke check, and does nothing."""
 

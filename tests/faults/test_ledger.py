@@ -323,7 +323,7 @@ class TestReplay:
         with pytest.raises(Crash), open_rig(path, registry_of("late"), rig.clock, stream_faults=faults) as dying:
             await dying.ledger.replay(consumers=["late"])
         with open_rig(path, registry_of("late"), rig.clock) as after:
-            await after.database.write(lambda c: c.execute("DELETE FROM stream_direct").rowcount)
+            await after.database.write(lambda c: c.execute("DELETE FROM stream_retry").rowcount)
             for _ in range(4):
                 after.clock.advance(MINUTE)
                 await after.ledger.sweep()

@@ -16,7 +16,7 @@ from afterturn.sqlite.database import Database
 from afterturn.store.port import Amendment
 from afterturn.store.sqlite import SqliteStore
 
-VERSION_1 = "9d69695e0f77b18f"
+VERSION_1 = "57c900c820c61d93"
 """The beginning of its SHA-256."""
 
 OLD_ROWS = """

@@ -81,7 +81,7 @@ async def test_a_sweep_puts_what_is_owed_into_the_stream_once(rig: Rig) -> None:
         after = (await client.get(f"{API}/stream")).json()
     assert (first["swept"], again["swept"]) == (2, 0)
     assert {one["consumer"] for one in first["debts"]} == {"topics", "maintenance"}
-    assert after["direct"] == before["direct"] + 2
+    assert after["retry"] == before["retry"] + 2
 
 
 async def _ended(client: httpx.AsyncClient, replay_id: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ async def test_a_replay_runs_on_its_own_and_once_for_its_key(rig: Rig) -> None:
         assert error_of(other)["field"] == "Idempotency-Key"
         unknown = await client.post(f"{LEDGER}/replays", json={"consumers": ["nobody"]})
         assert unknown.status_code == 404
-        assert (await client.get(f"{API}/stream")).json()["direct"] == 3
+        assert (await client.get(f"{API}/stream")).json()["retry"] == 3
 
 
 async def test_one_replay_runs_at_a_time_and_ends_with_the_process(rig: Rig) -> None:

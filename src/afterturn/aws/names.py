@@ -31,7 +31,7 @@ class Names:
 
     @property
     def retry(self) -> str:
-        return f"{self.prefix}-direct.fifo"
+        return f"{self.prefix}-retry.fifo"
 
     @property
     def main_dead(self) -> str:

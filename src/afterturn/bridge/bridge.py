@@ -177,7 +177,7 @@ class Bridge:
             try:
                 await self._stream.release(receipts, after=visibility)
             except StreamUnavailable as error:
-                telemetry.log("extension_failed", level=logging.WARNING, error=type(error).__name__)
+                telemetry.log("visibility_not_extended", level=logging.WARNING, error=type(error).__name__)
 
     async def _release(self, deliveries: Sequence[Delivery], *, error: str) -> None:
         """Give records back. Where that fails they come back by themselves, when their visibility ends."""
@@ -209,10 +209,10 @@ class Bridge:
         try:
             await self._stream.dead_letter(delivery, reason=reason)
         except StreamUnavailable as error:
-            telemetry.log("bury_failed", level=logging.ERROR, queue=queue, error=type(error).__name__)
+            telemetry.log("dead_letter_failed", level=logging.ERROR, queue=queue, error=type(error).__name__)
             return False
         telemetry.records_dead_lettered.labels(queue=queue).inc()
-        telemetry.log("record_buried", level=logging.ERROR, queue=queue, error="invalid_event")
+        telemetry.log("record_dead_lettered", level=logging.ERROR, queue=queue, error="invalid_event")
         return True
 
 
@@ -220,7 +220,7 @@ def _tell_parked(refused: RefusedSignal, event: TurnSettled) -> None:
     consumer = refused.signal.consumer
     telemetry.signals_deferred.labels(consumer=consumer).inc()
     telemetry.log(
-        "signal_parked", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refused.error
+        "signal_deferred", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refused.error
     )
 
 

@@ -57,7 +57,7 @@ def _print(found: dict[str, Any], now: datetime) -> None:
         ("STAGE", "COUNT", "OLDEST"),
         [
             ("stream, for every consumer", told(stream, "main"), oldest(stream) if waits else None),
-            ("stream, for one consumer", told(stream, "direct"), None if waits else oldest(stream)),
+            ("stream, for one consumer", told(stream, "retry"), None if waits else oldest(stream)),
             ("reactions that wait", told(reactions, "waiting"), oldest(reactions)),
             ("reactions that failed", reactions["failed"], None),
             ("answers, sends, calls", found["chores"], None),
@@ -81,7 +81,7 @@ async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], list[Afte
         async def stream() -> dict[str, Any]:
             depth = await backbone.stream.depth()
             at = None if depth.oldest is None else to_text(depth.oldest)
-            return {"main": depth.main, "direct": depth.retry, "dead": depth.dead_letters, "oldestAt": at}
+            return {"main": depth.main, "retry": depth.retry, "dead": depth.dead_letters, "oldestAt": at}
 
         async def reactions() -> dict[str, Any]:
             oldest = await backbone.engine.oldest()

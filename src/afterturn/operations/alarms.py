@@ -16,7 +16,7 @@ from afterturn.aws.table import PROPERTY_RECENCY, RECENCY, RECENCY_B
 MAIN_AGE_S = 600
 """An event is signaled within seconds; ten minutes mean that the bridge or the engine stands still."""
 
-DIRECT_AGE_S = 3_600
+RETRY_AGE_S = 3_600
 """What is parked for one sick consumer comes back after seconds at first, and after hours in the end."""
 
 THROTTLES = 10
@@ -31,7 +31,7 @@ def alarms(names: Names) -> tuple[dict[str, Any], ...]:
 
 
 def _dead_letters(names: Names) -> Iterator[dict[str, Any]]:
-    for queue, title in ((names.main_dead, "events"), (names.retry_dead, "direct")):
+    for queue, title in ((names.main_dead, "events"), (names.retry_dead, "retry")):
         yield _alarm(
             f"{names.prefix}-{title}-first-dead-letter",
             f"Lane {names.lane}: a record was given up on. Reactions to it are owed until it is redriven. {_RUNBOOK}",
@@ -44,7 +44,7 @@ def _dead_letters(names: Names) -> Iterator[dict[str, Any]]:
 
 
 def _ages(names: Names) -> Iterator[dict[str, Any]]:
-    for queue, title, limit in ((names.main, "events", MAIN_AGE_S), (names.retry, "direct", DIRECT_AGE_S)):
+    for queue, title, limit in ((names.main, "events", MAIN_AGE_S), (names.retry, "retry", RETRY_AGE_S)):
         yield _alarm(
             f"{names.prefix}-{title}-oldest-message",
             f"Lane {names.lane}: a record waits for more than {limit // 60} minutes: the bridge or the engine stands "

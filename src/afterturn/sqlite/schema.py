@@ -118,7 +118,7 @@ CREATE TABLE stream_main (
 CREATE UNIQUE INDEX stream_main_event ON stream_main (group_id, event_id);
 CREATE INDEX stream_main_received ON stream_main (group_id, position) WHERE receives > 0;
 
-CREATE TABLE stream_direct (
+CREATE TABLE stream_retry (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   consumer TEXT NOT NULL,
   group_id TEXT NOT NULL,
@@ -128,8 +128,8 @@ CREATE TABLE stream_direct (
   visible_at TEXT NOT NULL,
   receives INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE UNIQUE INDEX stream_direct_event ON stream_direct (group_id, event_id, consumer);
-CREATE INDEX stream_direct_received ON stream_direct (group_id, position) WHERE receives > 0;
+CREATE UNIQUE INDEX stream_retry_event ON stream_retry (group_id, event_id, consumer);
+CREATE INDEX stream_retry_received ON stream_retry (group_id, position) WHERE receives > 0;
 
 CREATE TABLE dead_letters (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -154,7 +154,7 @@ CREATE TABLE reactions (
   retry_at TEXT,
   lease TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
-  deaths INTEGER NOT NULL DEFAULT 0,
+  crashes INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (consumer, conversation_id)
 ) STRICT, WITHOUT ROWID;

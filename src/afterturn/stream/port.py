@@ -22,7 +22,7 @@ MAX_RECEIVES = 5
 
 class Queue(StrEnum):
     MAIN = "main"
-    RETRY = "direct"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True)

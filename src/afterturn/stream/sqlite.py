@@ -23,7 +23,7 @@ _AT_ONCE = to_text(EPOCH)
 _NOBODY = ""
 """The consumer of a record in the main queue."""
 
-_TABLES = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_direct"}
+_TABLES = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_retry"}
 
 
 class SqliteStream:
@@ -129,7 +129,7 @@ class SqliteStream:
         def unit(connection: sqlite3.Connection) -> Depth:
             main, oldest_main = connection.execute("SELECT count(*), min(published_at) FROM stream_main").fetchone()
             direct, oldest_direct, strange = connection.execute(
-                f"SELECT count(*), min(published_at), count(*) FILTER (WHERE NOT {_IS_KNOWN}) FROM stream_direct",
+                f"SELECT count(*), min(published_at), count(*) FILTER (WHERE NOT {_IS_KNOWN}) FROM stream_retry",
                 {"known": self._known},
             ).fetchone()
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()

@@ -25,7 +25,7 @@ def breaches(alarm: dict[str, Any], data: list[float]) -> bool:
 
 
 def test_the_first_dead_letter_is_told_from_what_can_be_seen_of_it() -> None:
-    for title, queue in (("events", "afterturn-dev-events-dlq.fifo"), ("direct", "afterturn-dev-direct-dlq.fifo")):
+    for title, queue in (("events", "afterturn-dev-events-dlq.fifo"), ("retry", "afterturn-dev-retry-dlq.fifo")):
         alarm = of_lane("dev")[f"afterturn-dev-{title}-first-dead-letter"]
         assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
         assert alarm["Dimensions"] == [{"Name": "QueueName", "Value": queue}]
@@ -37,7 +37,7 @@ def test_the_first_dead_letter_is_told_from_what_can_be_seen_of_it() -> None:
 
 def test_age_is_watched_where_records_wait_and_nowhere_else() -> None:
     ages = [one for one in of_lane("dev").values() if one["MetricName"] == "ApproximateAgeOfOldestMessage"]
-    assert {one["Dimensions"][0]["Value"] for one in ages} == {"afterturn-dev-events.fifo", "afterturn-dev-direct.fifo"}
+    assert {one["Dimensions"][0]["Value"] for one in ages} == {"afterturn-dev-events.fifo", "afterturn-dev-retry.fifo"}
     assert all(not breaches(one, [30]) and breaches(one, [7_200]) for one in ages)
 
 

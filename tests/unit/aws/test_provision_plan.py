@@ -51,9 +51,9 @@ def test_a_record_dies_after_as_many_receives_as_the_stream_port_says() -> None:
         "deadLetterTargetArn": "arn:aws:sqs:eu-central-1:123456789012:afterturn-dev-events-dlq.fifo",
         "maxReceiveCount": MAX_RECEIVES,
     }
-    assert queues["afterturn-dev-direct-dlq.fifo"]["RedriveAllowPolicy"] == {
+    assert queues["afterturn-dev-retry-dlq.fifo"]["RedriveAllowPolicy"] == {
         "redrivePermission": "byQueue",
-        "sourceQueueArns": ["arn:aws:sqs:eu-central-1:123456789012:afterturn-dev-direct.fifo"],
+        "sourceQueueArns": ["arn:aws:sqs:eu-central-1:123456789012:afterturn-dev-retry.fifo"],
     }
     assert all(one["FifoQueue"] and not one["ContentBasedDeduplication"] for one in queues.values())
 

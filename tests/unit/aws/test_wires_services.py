@@ -159,7 +159,7 @@ async def test_every_page_of_the_mappings_is_read_once_and_by_name_alias_and_que
     runtime = Runtime(Kind.LAMBDA, "in:live", {}, Role.BRIDGE, qualifier="live")
     place = Place("eu-central-1", "123456789012")
     feeds = await read_feeds(client, place, Names.of("prod"), [runtime])
-    queues = [place.queue_arn(name) for name in ("afterturn-prod-events.fifo", "afterturn-prod-direct.fifo")]
+    queues = [place.queue_arn(name) for name in ("afterturn-prod-events.fifo", "afterturn-prod-retry.fifo")]
     assert sorted(feed.source for feed in feeds) == sorted(f"arn:{uuid}" for uuid in ("in:live", "last", *queues))
     assert {(feed.function, feed.qualifier, feed.partial) for feed in feeds} == {("in", "live", False)}
     assert {name for name, _ in client.calls} == {"list_event_source_mappings"}

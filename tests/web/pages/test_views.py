@@ -170,7 +170,7 @@ def test_a_plot_goes_back_as_far_as_it_says() -> None:
     assert drawn.line.endswith("L120.0,24.0")
 
 
-STAGES = st.dictionaries(st.sampled_from(["main", "direct", "waiting", "failed", "dead"]), st.integers(0, 10**9))
+STAGES = st.dictionaries(st.sampled_from(["main", "retry", "waiting", "failed", "dead"]), st.integers(0, 10**9))
 POINTS = st.builds(
     Point,
     at=st.just(EPOCH),
@@ -191,7 +191,7 @@ def test_a_note_of_a_slot_stays_within_its_size_whatever_the_number_of_consumers
     names = [f"{number:064d}" for number in range(500)]
     point = Point(
         EPOCH,
-        dict.fromkeys(("main", "direct", "waiting", "failed", "dead"), 10**12),
+        dict.fromkeys(("main", "retry", "waiting", "failed", "dead"), 10**12),
         {name: 1e9 + place for place, name in enumerate(names)},
         dict.fromkeys(names, 10**6),
     )

@@ -24,7 +24,7 @@ from afterturn.store.sqlite import stamping
 class ClaimedReaction:
     """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished.
 
-    ``deaths``: how many workers in a row have claimed it before this one and were never heard of again.
+    ``crashes``: how many workers in a row have claimed it before this one and were never heard of again.
     """
 
     consumer: str
@@ -37,7 +37,7 @@ class ClaimedReaction:
 def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
     key = (given.consumer, given.conversation_id)
     row = connection.execute(
-        "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, deaths, failed "
+        "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, crashes, failed "
         "FROM reactions WHERE consumer = ? AND conversation_id = ?",
         key,
     ).fetchone()
@@ -49,18 +49,18 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
             (*key, to_text(given.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
         )
         return
-    newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, deaths, failed = row
+    newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, crashes, failed = row
     if failed and to_text(given.occurred_at) <= newest and _has_failed(connection, given):
         return
     pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
     if failed:
-        attempts = deaths = 0
+        attempts = crashes = 0
     if lease is None:
         due_at = max(to_text(debounce.due_at(pending)), retry_at or "")
     connection.execute(
         "UPDATE reactions SET newest = max(newest, ?), first_at = ?, last_at = ?, immediate = ?, due_at = ?, "
-        "attempts = ?, deaths = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
-        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, deaths, *key),
+        "attempts = ?, crashes = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
+        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, crashes, *key),
     )
 
 
@@ -92,23 +92,23 @@ def claim(
     now: datetime,
     until: datetime,
     eager: bool,
-    crash_backoff: Callable[[int], timedelta] = lambda deaths: timedelta(0),
+    crash_backoff: Callable[[int], timedelta] = lambda crashes: timedelta(0),
 ) -> list[ClaimedReaction]:
     """Take up to ``limit`` due reactions, longest due first, until ``until``.
 
-    A death is counted here, and taken back by any worker that tells how the run ended. ``set_back``: how long one whose
-    workers died so many times in a row waits before it is taken again.
+    Each claim counts as a crash until its worker reports how the run ended. ``crash_backoff``: how long a reaction
+    waits after so many crashes in a row.
     """
     values = {"consumer": consumer, "now": to_text(now), "limit": limit}
     due = _EAGERLY_DUE if eager else _DUE
     found = connection.execute(
-        f"SELECT conversation_id, attempts, deaths, due_at, lease FROM reactions WHERE {due} ORDER BY due_at "
+        f"SELECT conversation_id, attempts, crashes, due_at, lease FROM reactions WHERE {due} ORDER BY due_at "
         "LIMIT :limit",
         values,
     ).fetchall()
     claimed = []
-    for conversation_id, attempts, deaths, due_at, lost in found:
-        wait = crash_backoff(deaths) if lost is not None else None
+    for conversation_id, attempts, crashes, due_at, lost in found:
+        wait = crash_backoff(crashes) if lost is not None else None
         if wait:
             connection.execute(
                 "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1 WHERE consumer = ?2 AND "
@@ -119,10 +119,10 @@ def claim(
         lease = f"{worker} {due_at}"
         connection.execute(
             "UPDATE reactions SET lease = ?, due_at = ?, retry_at = NULL, first_at = NULL, last_at = NULL, "
-            "immediate = 0, deaths = deaths + 1 WHERE consumer = ? AND conversation_id = ?",
+            "immediate = 0, crashes = crashes + 1 WHERE consumer = ? AND conversation_id = ?",
             (lease, to_text(until), consumer, conversation_id),
         )
-        claimed.append(ClaimedReaction(consumer, conversation_id, attempts + 1, lease, deaths))
+        claimed.append(ClaimedReaction(consumer, conversation_id, attempts + 1, lease, crashes))
     return claimed
 
 
@@ -137,7 +137,7 @@ def extend(connection: sqlite3.Connection, held: Sequence[ClaimedReaction], unti
 def give_back(connection: sqlite3.Connection, given: Sequence[ClaimedReaction], now: datetime) -> None:
     """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
     connection.executemany(
-        "UPDATE reactions SET lease = NULL, due_at = ?, deaths = max(deaths - 1, 0) "
+        "UPDATE reactions SET lease = NULL, due_at = ?, crashes = max(crashes - 1, 0) "
         "WHERE consumer = ? AND conversation_id = ? AND lease = ?",
         [(to_text(now), one.consumer, one.conversation_id, one.lease) for one in given],
     )
@@ -155,7 +155,7 @@ def finish(connection: sqlite3.Connection, claimed: ClaimedReaction, debounce: D
     pending = _held(connection, claimed)
     assert pending is not None
     connection.execute(
-        "UPDATE reactions SET lease = NULL, attempts = 0, deaths = 0, due_at = ? "
+        "UPDATE reactions SET lease = NULL, attempts = 0, crashes = 0, due_at = ? "
         "WHERE consumer = ? AND conversation_id = ?",
         (to_text(debounce.due_at(pending)), *key),
     )
@@ -165,7 +165,7 @@ def retry_later(connection: sqlite3.Connection, claimed: ClaimedReaction, until:
     """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2, deaths = 0 "
+        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2, crashes = 0 "
         "WHERE consumer = ?3 AND conversation_id = ?4",
         (to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
     )
@@ -181,7 +181,7 @@ def give_up(connection: sqlite3.Connection, claimed: ClaimedReaction, debounce: 
         finish(connection, claimed, debounce)
         return False
     connection.execute(
-        "UPDATE reactions SET lease = NULL, deaths = 0, failed = 1 WHERE consumer = ? AND conversation_id = ?",
+        "UPDATE reactions SET lease = NULL, crashes = 0, failed = 1 WHERE consumer = ? AND conversation_id = ?",
         (claimed.consumer, claimed.conversation_id),
     )
     return True
@@ -193,7 +193,7 @@ def retry(connection: sqlite3.Connection, consumer: str, conversation_id: str, n
     connection.execute(
         "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
         "VALUES (?,?,?,?,?,1,?) ON CONFLICT (consumer, conversation_id) DO UPDATE SET failed = 0, attempts = 0, "
-        "deaths = 0, retry_at = NULL, first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, "
+        "crashes = 0, retry_at = NULL, first_at = ifnull(first_at, excluded.first_at), last_at = excluded.last_at, "
         "immediate = 1, due_at = iif(lease IS NULL, excluded.due_at, due_at)",
         (consumer, conversation_id, to_text(newest), at, at, at),
     )

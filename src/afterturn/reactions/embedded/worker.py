@@ -138,13 +138,13 @@ class EmbeddedWorker:
             telemetry.log("claim_failed", level=logging.ERROR, consumer=consumer.name, error=error_kind(error))
             return []
 
-    def _crash_backoff(self, deaths: int) -> timedelta:
+    def _crash_backoff(self, crashes: int) -> timedelta:
         """A worker takes down all that it runs, the guilty and the innocent. Chance draws them apart from the second
         death on, so that the innocent get to run without the one that kills.
         """
-        if deaths < 2:
+        if crashes < 2:
             return timedelta(0)
-        longest = min(self._lease * float(2 ** (deaths - 1)), _MAX_CRASH_BACKOFF)
+        longest = min(self._lease * float(2 ** (crashes - 1)), _MAX_CRASH_BACKOFF)
         return longest * self._chance.random()
 
     async def _run(self, consumer: Consumer, claimed: ClaimedReaction) -> None:

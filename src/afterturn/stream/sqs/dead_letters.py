@@ -104,7 +104,7 @@ class _Scan:
                 self._client, self._url, [(one.handle, 0) for one in self._held.values()]
             )
         except StreamUnavailable:
-            telemetry.log("letters_held", level=logging.WARNING, queue=queue_name(self._url), delay_s=_SCAN_S)
+            telemetry.log("dead_letters_held", level=logging.WARNING, queue=queue_name(self._url), delay_s=_SCAN_S)
 
     async def more(self) -> Sequence[SqsMessage]:
         """The next letters that this pass has not seen; none at the end."""

@@ -108,7 +108,9 @@ class SqsStream(SqsPublisher):
         urls = (queues.main, queues.retry, queues.main_dead, queues.retry_dead)
         counts = await asyncio.gather(*(dead_letters.count(self._reader, url) for url in urls))
         since = [at for at in [await self._oldest(url) for url in urls[:2]] if at is not None]
-        return Depth(main=counts[0], retry=counts[1], dead_letters=counts[2] + counts[3], oldest=min(since, default=None))
+        return Depth(
+            main=counts[0], retry=counts[1], dead_letters=counts[2] + counts[3], oldest=min(since, default=None)
+        )
 
     def deliveries(self, event: Mapping[str, Any]) -> list[tuple[str, Delivery]]:
         """The records of a Lambda event, each with the id by which Lambda knows it.

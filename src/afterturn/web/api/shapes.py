@@ -141,7 +141,7 @@ class DepthShape(Record):
     """Records that wait, and since when the oldest does."""
 
     main: int
-    direct: int
+    retry: int
     dead: int
     oldest_at: Time | None
 

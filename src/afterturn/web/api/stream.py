@@ -54,7 +54,7 @@ def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead lett
 @router.get(
     "/stream",
     responses={
-        **answers(shapes.DepthShape, "Depth.", {"main": 3, "direct": 0, "dead": 0, "oldestAt": None}),
+        **answers(shapes.DepthShape, "Depth.", {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}),
         **errors(),
     },
 )
@@ -76,7 +76,7 @@ async def show_depth(caller: OnCall, backbone: Opened) -> JSONResponse:
                 "stamps": 340,
                 "chores": 0,
                 "openWorkOrders": 12,
-                "stream": {"main": 3, "direct": 0, "dead": 0, "oldestAt": None},
+                "stream": {"main": 3, "retry": 0, "dead": 0, "oldestAt": None},
                 "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},
             },
         ),
@@ -165,7 +165,7 @@ async def _depth(backbone: Backbone) -> dict[str, Any]:
     depth = await backbone.stream.depth()
     return {
         "main": depth.main,
-        "direct": depth.retry,
+        "retry": depth.retry,
         "dead": depth.dead_letters,
         "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
     }

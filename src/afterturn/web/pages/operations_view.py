@@ -115,7 +115,7 @@ def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
 
     return (
         stage("In the stream", "main", now.main, now.stream_oldest),
-        stage("Parked or replayed", "direct", now.direct, None if now.main else now.stream_oldest),
+        stage("Deferred or replayed", "retry", now.retry, None if now.main else now.stream_oldest),
         stage("Waiting reactions", "waiting", now.waiting, now.reactions_oldest),
         stage("Answers and sends", "chores", now.chores, now.chores_oldest),
         stage("Failed reactions", "failed", now.failed, None, bad=True),

@@ -48,7 +48,7 @@ class Sample:
 
     at: datetime
     main: int | None
-    direct: int | None
+    retry: int | None
     dead: int | None
     waiting: int | None
     failed: int
@@ -81,7 +81,7 @@ async def take(backbone: Backbone) -> Sample:
     return Sample(
         at=now,
         main=None if depth is None else depth.main,
-        direct=None if depth is None else depth.retry,
+        retry=None if depth is None else depth.retry,
         dead=None if depth is None else depth.dead_letters,
         waiting=waiting,
         failed=len(failures),

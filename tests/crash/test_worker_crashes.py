@@ -65,21 +65,21 @@ def test_a_newer_turn_gets_deaths_of_its_own(file: sqlite3.Connection) -> None:
     assert claim(file, 2).crashes == 0
 
 
-def test_after_a_death_a_reaction_may_be_set_back_so_that_others_run_without_it(file: sqlite3.Connection) -> None:
-    """It keeps its deaths, and a drain that skips quiet periods does not hurry it."""
+def test_after_a_death_a_reaction_may_be_crash_backoff_so_that_others_run_without_it(file: sqlite3.Connection) -> None:
+    """It keeps its crashes, and a drain that skips quiet periods does not hurry it."""
     wait = timedelta(minutes=10)
     claim(file, 0)
     claim(file, 1)
     at = START + timedelta(minutes=2)
     told: list[int] = []
 
-    def set_back(deaths: int) -> timedelta:
-        told.append(deaths)
+    def crash_backoff(crashes: int) -> timedelta:
+        told.append(crashes)
         return wait
 
     def again(now: datetime, *, eager: bool = False) -> list[ClaimedReaction]:
         until = now + timedelta(seconds=30)
-        return due_queue.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, crash_backoff=set_back)
+        return due_queue.claim(file, "c", 1, worker="w", now=now, until=until, eager=eager, crash_backoff=crash_backoff)
 
     assert again(at) == []
     assert again(at + wait / 2, eager=True) == []
