@@ -74,7 +74,7 @@ FROM (
 
 def database(conversations: int, folder: Path | None = None) -> Path:
     """A file with so many conversations; built where it is not there yet, for exactly this schema and this module."""
-    recipe = hashlib.sha256("".join((*schema.MIGRATIONS, _CONVERSATIONS, _STAMPS)).encode()).hexdigest()[:12]
+    recipe = hashlib.sha256("".join((schema.SCHEMA, _CONVERSATIONS, _STAMPS)).encode()).hexdigest()[:12]
     place = folder or files.CACHE
     path = place / f"fleet-{recipe}-{conversations}.db"
     if path.exists():

@@ -20,7 +20,7 @@ from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, 
 from afterturn.reactions.port import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Settler, SettleResult
-from afterturn.store.port import Chore, ConsumerState, Registration, Store
+from afterturn.store.port import ConsumerState, Job, Registration, Store
 from afterturn.store.search import Searcher
 from afterturn.store.search_indexer import keep_index
 from afterturn.stream.port import Stream
@@ -80,9 +80,9 @@ class Backbone:
         self._wake = wake
         self._reading = reading
 
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> SettleResult:
+    async def settle(self, turn: Turn, *, jobs: Sequence[Job] = ()) -> SettleResult:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
-        receipt = await self._settler.settle(turn, chores=chores)
+        receipt = await self._settler.settle(turn, jobs=jobs)
         self._wake.set()
         return receipt
 
@@ -95,10 +95,10 @@ class Backbone:
         return receipt
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, jobs: Sequence[Job] = ()
     ) -> int:
         """Save messages in the middle of a turn; nothing moves in the inbox. Returns how many were new."""
-        return await self._settler.save_messages(meta, messages, chores=chores)
+        return await self._settler.save_messages(meta, messages, jobs=jobs)
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         """Replace the text of a message that its sender has edited; see ``settle.Settler.edit_message``."""

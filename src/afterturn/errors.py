@@ -18,6 +18,7 @@
     │   ├── StoreReadOnly     the file or its folder cannot be written
     │   ├── StoreDamaged      not a SQLite file, truncated or corrupt
     │   ├── StoreForeign      a sound SQLite file that is not afterturn's
+    │   ├── StoreTooOld       written by an older afterturn
     │   └── StoreTooNew       written by a newer afterturn
     ├── StreamUnavailable     the stream did not accept or hand out records
     ├── EngineUnavailable     the reaction engine as a whole does not answer
@@ -99,6 +100,10 @@ class StoreDamaged(StoreError):
 
 class StoreForeign(StoreError):
     """A sound SQLite file that was not made by afterturn."""
+
+
+class StoreTooOld(StoreError):
+    """The file was written by an older afterturn, whose tables this one does not read."""
 
 
 class StoreTooNew(StoreError):

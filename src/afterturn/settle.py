@@ -13,7 +13,7 @@ from afterturn.errors import NotFound, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
 from afterturn.store.invariants import check_edit_time, check_times
-from afterturn.store.port import Chore, Writer
+from afterturn.store.port import Job, Writer
 from afterturn.stream.port import Publisher
 
 
@@ -48,19 +48,19 @@ class Settler:
         return await self._store.save_conversation(meta, now=now)
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, jobs: Sequence[Job] = ()
     ) -> int:
         """Save messages in the middle of a turn, so that a crash cannot lose them; the inbox does not move.
 
-        ``chores`` are kept with them: what somebody has to do, however this process ends. Returns how many messages
+        ``jobs`` are kept with them: what somebody has to do, however this process ends. Returns how many messages
         were new. Raises InvalidRecord for a time in the future.
         """
         now = self._clock()
         check_times(messages, now, created_at=meta.created_at)
-        return await self._store.save_messages(meta, messages, now=now, chores=chores)
+        return await self._store.save_messages(meta, messages, now=now, jobs=jobs)
 
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> SettleResult:
-        """Save a turn and mark it settled; every registered consumer comes to see it. ``chores`` are kept with it.
+    async def settle(self, turn: Turn, *, jobs: Sequence[Job] = ()) -> SettleResult:
+        """Save a turn and mark it settled; every registered consumer comes to see it. ``jobs`` are kept with it.
 
         Calling it again with the same turn changes nothing (a turn without messages needs a ``key`` for that), so a
         caller that does not know how its call ended may repeat it. Raises InvalidRecord or StoreError, and then nothing
@@ -69,7 +69,7 @@ class Settler:
         """
         now = self._clock()
         check_times(turn.messages, now, turn.at, turn.conversation.created_at)
-        settled = await self._store.settle(turn, now=now, emitter=self._emitter, chores=chores)
+        settled = await self._store.settle(turn, now=now, emitter=self._emitter, jobs=jobs)
         event = settled.event
         if not settled.published:
             await self._publish(event)

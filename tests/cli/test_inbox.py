@@ -229,7 +229,7 @@ def test_show_says_what_became_of_sending_and_puts_files_beside_their_time(db: P
     assert call("settle", stdin=body).code == 0
     for number, noted in ((2, {"state": "undeliverable", "reason": "opted-out"}), (4, {"state": "sent"})):
         row = f"('dispatched', 'c-1 m-{number}', '{json.dumps(noted)}', 0)"
-        execute(db, f"INSERT INTO notes (name, key, value, rank) VALUES {row}")
+        execute(db, f"INSERT INTO state (kind, key, value, version) VALUES {row}")
     lines = [" ".join(one.split()) for one in call("show", "c-1").out.splitlines()]
     start = lines.index("Messages (3)") + 1
     assert lines[start : start + 5] == [
@@ -265,7 +265,7 @@ def test_stats_count_each_stage(filled: Path) -> None:
     assert found["stream"]["oldestAt"] is not None
     shown = call("stats").out
     assert "stream, for every consumer  1 " in shown
-    assert f"answers, sends, calls       {found['chores']} " in shown
+    assert f"answers, sends, calls       {found['jobs']} " in shown
 
 
 @pytest.mark.parametrize(

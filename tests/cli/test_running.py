@@ -13,7 +13,7 @@ from tests.cli.command import add_garbage, call, interrupt, line, query, run, st
 from afterturn import App
 from afterturn.cli.running import what_is_left
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
-from afterturn.store.port import Chore
+from afterturn.store.port import Job
 
 OwnApp = Callable[[str], str]
 
@@ -64,9 +64,9 @@ def test_up_runs_what_is_settled_and_stops_gracefully(db: Path, own_app: OwnApp)
 
 
 async def test_whoever_stops_is_told_what_waits_to_be_answered_and_sent(db: Path) -> None:
-    def chores(kind: str, number: int) -> list[Chore]:
+    def jobs(kind: str, number: int) -> list[Job]:
         return [
-            Chore(kind=kind, key=f"k-{one}", conversation_id="c-1", value=None, due_at=START) for one in range(number)
+            Job(kind=kind, key=f"k-{one}", conversation_id="c-1", value=None, due_at=START) for one in range(number)
         ]
 
     def message(number: int) -> Message:
@@ -75,12 +75,12 @@ async def test_whoever_stops_is_told_what_waits_to_be_answered_and_sent(db: Path
     meta = ConversationMeta(id="c-1", channel=Channel.SMS)
     async with App(shipped=False).open(db=db) as backbone:
         assert await what_is_left(backbone) == "0 events in the stream, 0 reactions waiting, 0 dead letters."
-        await backbone.save_messages(meta, [message(1)], chores=chores("answer", 2))
-        await backbone.save_messages(meta, [message(2)], chores=[*chores("dispatch", 1), *chores("finish-call", 1)])
+        await backbone.save_messages(meta, [message(1)], jobs=jobs("answer", 2))
+        await backbone.save_messages(meta, [message(2)], jobs=[*jobs("dispatch", 1), *jobs("finish-call", 1)])
         told = await what_is_left(backbone)
         assert "2 answers waiting, 1 send waiting, 1 ended call waiting, 0 dead letters." in told
-        for one in await backbone.store.take_chores("answer", now=START, lease=timedelta(minutes=1), limit=1):
-            await backbone.store.finish_chore(one)
+        for one in await backbone.store.lease_jobs("answer", now=START, lease=timedelta(minutes=1), limit=1):
+            await backbone.store.complete(one)
         assert "1 answer waiting" in await what_is_left(backbone)
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.contract.samples import T0
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.asking import AskingContract
-from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
+from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -110,11 +110,11 @@ class TestDynamoNotes(NoteContract):
         }
 
 
-class TestDynamoChoresAdded(AddingContract):
+class TestDynamoJobsAdded(AddingContract):
     pass
 
 
-class TestDynamoChoresTaken(TakingContract):
+class TestDynamoJobsTaken(TakingContract):
     pass
 
 
@@ -176,13 +176,13 @@ class TestDynamoNotesInTrouble(NoteContract):
     trouble = Trouble(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
-class TestDynamoChoresAddedInTrouble(AddingContract):
+class TestDynamoJobsAddedInTrouble(AddingContract):
     """As above."""
 
     trouble = Trouble(seed=4, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
-class TestDynamoChoresTakenInTrouble(TakingContract):
+class TestDynamoJobsTakenInTrouble(TakingContract):
     """As above."""
 
     trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.asking import AskingContract
-from tests.contract.store.chores import AddingContract, TakingContract
 from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
+from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -66,11 +66,11 @@ class TestSqliteNotes(NoteContract):
     pass
 
 
-class TestSqliteChoresAdded(AddingContract):
+class TestSqliteJobsAdded(AddingContract):
     pass
 
 
-class TestSqliteChoresTaken(TakingContract):
+class TestSqliteJobsTaken(TakingContract):
     pass
 
 

@@ -28,7 +28,7 @@ def test_a_file_that_another_process_is_making_is_not_taken_for_a_foreign_one(tm
 
     connection = sqlite3.connect(path, isolation_level=None, timeout=5, factory=Slow)
     schema.prepare(connection, str(path))
-    assert connection.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
+    assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
     connection.close()
 
 

@@ -70,7 +70,7 @@ def sent(desk: Desk) -> dict[str, int]:
 
 
 async def states(desk: Desk) -> list[tuple[str, str | None]]:
-    found = desk.rows("SELECT value FROM notes WHERE name = ?", DISPATCHED)
+    found = desk.rows("SELECT value FROM state WHERE kind = ?", DISPATCHED)
     return [(one["state"], one["reason"]) for one in (json.loads(value) for (value,) in found)]
 
 

@@ -111,7 +111,7 @@ async def check_people(drawn: tuple[Sequence[str], Sequence[int]], folder: Path)
     async with opened(folder) as desk:
         await deliver(desk, *drawn, working=False)
         assert await inbound(desk) == EXPECTED
-        noted = desk.rows("SELECT value FROM notes WHERE name = 'delivery'")
+        noted = desk.rows("SELECT value FROM state WHERE kind = 'delivery'")
         assert [json.loads(value)["state"] for (value,) in noted] == ["delivered"]
         assert Counter(event["eventId"] for event in desk.events()).most_common(1)[0][1] == 1
 
@@ -154,7 +154,7 @@ async def check_machine(drawn: tuple[Sequence[str], Sequence[int]], folder: Path
         }
         assert {name: 1 <= len(one) <= 3 for name, one in sent.items()} == dict.fromkeys(sent, True)
         assert len(sent["chat"]) == 1
-        assert desk.rows("SELECT count(*) FROM chores WHERE done = 0") == [(0,)]
+        assert desk.rows("SELECT count(*) FROM jobs WHERE done = 0") == [(0,)]
 
 
 @settings(max_examples=EXAMPLES)

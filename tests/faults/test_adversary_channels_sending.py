@@ -26,7 +26,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def dispatched(desk: Desk) -> list[tuple[str, str | None]]:
-    found = desk.rows("SELECT value FROM notes WHERE name = ?", DISPATCHED)
+    found = desk.rows("SELECT value FROM state WHERE kind = ?", DISPATCHED)
     told = [json.loads(value) for (value,) in found]
     return sorted((one["state"], one["reason"]) for one in told)
 

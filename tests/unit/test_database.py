@@ -22,6 +22,7 @@ from afterturn.errors import (
     StoreFull,
     StoreReadOnly,
     StoreTooNew,
+    StoreTooOld,
 )
 from afterturn.sqlite import schema
 from afterturn.sqlite.database import Database, Unit
@@ -219,39 +220,28 @@ class TestOpening:
             thread.join()
         assert errors == []
 
-    async def test_an_older_file_is_brought_forward_with_its_records(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("version", "error", "advice"),
+        [(schema.VERSION - 1, StoreTooOld, "import your conversations again"), (99, StoreTooNew, "upgrade afterturn")],
+    )
+    def test_a_file_of_another_version_is_refused_and_left_as_it_is(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, version: int, error: type[StoreError], advice: str
     ) -> None:
-        with Database.open(path) as database:
-            await database.write(mark("kept"))
-        monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "ALTER TABLE marks ADD COLUMN extra TEXT"))
-        with Database.open(path) as database:
-            rows = await database.read(lambda c: c.execute("SELECT name, extra FROM marks").fetchall())
-        assert rows == [("kept", None)]
+        with monkeypatch.context() as other:
+            other.setattr(schema, "VERSION", version)
+            Database.open(path).close()
+        before = path.read_bytes()
+        with pytest.raises(error, match=advice):
+            Database.open(path)
+        assert path.read_bytes() == before
 
-    async def test_a_migration_that_fails_leaves_the_file_as_it_was(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with Database.open(path) as database:
-            await database.write(mark("kept"))
+    async def test_creating_the_tables_is_all_or_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE new (a); CREATE TABLE marks (a)"))
+            broken.setattr(schema, "SCHEMA", schema.SCHEMA + "; CREATE TABLE marks (a)")
             with pytest.raises(StoreError):
                 Database.open(path)
         with Database.open(path) as database:
-            assert await marks(database) == {"kept"}
-            names = await database.read(lambda c: c.execute("SELECT name FROM sqlite_schema").fetchall())
-        assert ("new",) not in names
-
-    def test_an_older_program_refuses_a_newer_file(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And changes nothing in it."""
-        with monkeypatch.context() as newer:
-            newer.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE newer (a)"))
-            Database.open(path).close()
-        before = path.read_bytes()
-        with pytest.raises(StoreTooNew, match="upgrade afterturn"):
-            Database.open(path)
-        assert path.read_bytes() == before
+            assert await marks(database) == set()
 
     @pytest.mark.parametrize("pragma", ["application_id = 42", "user_version = 7"])
     def test_a_database_of_another_program_is_refused(self, path: Path, pragma: str) -> None:

@@ -12,7 +12,7 @@ from tests.contract.samples import T0, message, meta, turn
 from afterturn.errors import InvalidRecord
 from afterturn.settle import Settler
 from afterturn.sqlite.database import Database
-from afterturn.store.port import Chore, Store
+from afterturn.store.port import Job, Store
 from afterturn.store.sqlite import SqliteStore
 from afterturn.stream.sqlite import SqliteStream
 from afterturn.testing import ManualClock
@@ -39,13 +39,13 @@ def settler(store: Store, stream: SqliteStream) -> Settler:
     return Settler(store, stream, ManualClock(T0), "worker")
 
 
-async def test_chores_are_kept_with_what_is_saved_and_with_what_is_settled(settler: Settler, store: Store) -> None:
+async def test_jobs_are_kept_with_what_is_saved_and_with_what_is_settled(settler: Settler, store: Store) -> None:
     first, second = (
-        Chore(kind="answer", key=key, conversation_id="c1", value={"message": key}, due_at=T0) for key in ("m1", "m2")
+        Job(kind="answer", key=key, conversation_id="c1", value={"message": key}, due_at=T0) for key in ("m1", "m2")
     )
-    await settler.save_messages(meta("c1"), [message("m1")], chores=[first])
-    await settler.settle(turn("c1", message("m2")), chores=[second])
-    assert [one.key for one in await store.chores("answer", limit=9)] == ["m1", "m2"]
+    await settler.save_messages(meta("c1"), [message("m1")], jobs=[first])
+    await settler.settle(turn("c1", message("m2")), jobs=[second])
+    assert [one.key for one in await store.waiting_jobs("answer", limit=9)] == ["m1", "m2"]
 
 
 async def test_an_edit_settles_and_publishes_nothing(settler: Settler, store: Store, stream: SqliteStream) -> None:

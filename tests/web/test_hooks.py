@@ -127,13 +127,13 @@ def test_a_kill_after_the_answer_to_the_provider_loses_nothing_and_sends_once(
             server.process.wait()
     execute_leases(tmp_path / "test.db")
     with serving() as server:
-        wait_for(lambda: query(tmp_path / "test.db", "SELECT count(*) FROM chores WHERE done = 0") == [(0,)])
+        wait_for(lambda: query(tmp_path / "test.db", "SELECT count(*) FROM jobs WHERE done = 0") == [(0,)])
         server.stop()
     texts = [one["text"] for one in telegram.sent]
     assert len(texts) == len(set(texts))
     [(inbound,)] = query(tmp_path / "test.db", "SELECT count(*) FROM messages WHERE direction = 'inbound'")
     assert inbound == 4
-    told = query(tmp_path / "test.db", "SELECT value FROM notes WHERE name = 'dispatched'")
+    told = query(tmp_path / "test.db", "SELECT value FROM state WHERE kind = 'dispatched'")
     states = [json.loads(value)["state"] for (value,) in told]
     assert states.count("sent") + states.count("uncertain") == len(states)
     assert run("--app", "served_app:app", "drain", "--now").code == 0
@@ -143,8 +143,8 @@ def execute_leases(db: Path) -> None:
     """The leases of the killed have run out, as they would in minutes."""
     from tests.cli.command import execute
 
-    execute(db, "UPDATE chores SET visible_at = due_at WHERE done = 0")
-    execute(db, "DELETE FROM notes WHERE name = 'asking'")
+    execute(db, "UPDATE jobs SET visible_at = due_at WHERE done = 0")
+    execute(db, "DELETE FROM state WHERE kind = 'asking'")
 
 
 def test_a_wrong_secret_stores_nothing_and_guessing_is_slowed_down(telegram: Telegram, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ async def test_a_reply_goes_out_by_the_channel_that_the_conversation_came_in_by(
         for _ in range(2):
             answer = await client.post(path, json={"text": "At nine."}, headers={"idempotency-key": "k-1"})
             assert answer.is_success
-    [chore] = await rig.backbone.store.chores(DISPATCH, limit=9)
-    assert chore.value == {"message": answer.json()["messageId"], "automatic": False}
+    [job] = await rig.backbone.store.waiting_jobs(DISPATCH, limit=9)
+    assert job.value == {"message": answer.json()["messageId"], "automatic": False}
 
 
 async def test_where_nothing_can_be_sent_the_reply_is_stored_only(rig: Rig) -> None:
@@ -36,7 +36,7 @@ async def test_where_nothing_can_be_sent_the_reply_is_stored_only(rig: Rig) -> N
             path = f"{API}/conversations/{conversation}/replies"
             answer = await client.post(path, json={"text": "At nine."}, headers={"idempotency-key": "k-1"})
             assert answer.status_code == 201
-    assert await rig.backbone.store.chores(DISPATCH, limit=9) == ()
+    assert await rig.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
 
 
 async def test_where_an_operator_puts_a_person_their_next_conversation_goes(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """Answers: a responder is asked about each message that waits, its answer is settled, and then it is sent.
 
-Answer and the chore to send it are one transaction. An answer has the id of what it answers, so one that was asked for
+Answer and the job to send it are one transaction. An answer has the id of what it answers, so one that was asked for
 twice, because somebody died in between, is kept once.
 """
 
@@ -30,10 +30,10 @@ from afterturn.errors import AfterturnError
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
-from afterturn.store.port import Chore, Keeper, TakenChore
+from afterturn.store.port import Job, Keeper, LeasedJob
 
 DISPATCH = "dispatch"
-"""Chores: an outbound message has to be sent."""
+"""Jobs: an outbound message has to be sent."""
 
 ANSWERED = "answered"
 ASKING = "asking"
@@ -78,7 +78,7 @@ class NotThereYet(AfterturnError):
 
 
 class AutoReply:
-    """Does the chores of answering and of calls that have ended. Without a responder messages are settled only, and
+    """Does the jobs of answering and of calls that have ended. Without a responder messages are settled only, and
     their answers left to a process that has one.
 
     ``cap``: how many automatic answers a conversation gets; what goes beyond is left to people.
@@ -107,32 +107,32 @@ class AutoReply:
         self._next: set[str] = set()
 
     async def once(self, *, limit: int = 16) -> int:
-        """Take what is due and do it, conversations side by side; returns how many chores were taken."""
+        """Take what is due and do it, conversations side by side; returns how many jobs were taken."""
         taken = await self.taken(limit=limit)
         async with asyncio.TaskGroup() as group:
             for each in taken:
                 group.create_task(self.do(each))
         return sum(map(len, taken))
 
-    async def taken(self, *, limit: int) -> list[tuple[TakenChore, ...]]:
+    async def taken(self, *, limit: int) -> list[tuple[LeasedJob, ...]]:
         """What is due, by conversation; :meth:`do` does each."""
         now = self._clock()
-        by_conversation: dict[str, list[TakenChore]] = {}
+        by_conversation: dict[str, list[LeasedJob]] = {}
         for kind in (ANSWER, FINISH_CALL):
-            for one in await self._keeper.take_chores(kind, now=now, lease=self._lease, limit=limit):
+            for one in await self._keeper.lease_jobs(kind, now=now, lease=self._lease, limit=limit):
                 by_conversation.setdefault(one.conversation_id, []).append(one)
         return [tuple(each) for each in by_conversation.values()]
 
-    async def do(self, chores: Sequence[TakenChore]) -> None:
+    async def do(self, jobs: Sequence[LeasedJob]) -> None:
         """Of one conversation, one after the other. Raises nothing: what fails is done again, later and later.
 
         What came in meanwhile is answered in one, so only the newest is asked about, and the others are done by that.
         Of each conversation one call waits for the one that is at work; what else is due of it is put off, so that it
         takes no place of others.
         """
-        name = chores[0].conversation_id
+        name = jobs[0].conversation_id
         if name in self._next:
-            await self._wait(chores)
+            await self._wait(jobs)
             return
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._next.add(name)
@@ -141,33 +141,33 @@ class AutoReply:
         finally:
             self._next.discard(name)
         try:
-            await self._alone(chores)
+            await self._alone(jobs)
         finally:
             lock.release()
 
-    async def _alone(self, chores: Sequence[TakenChore]) -> None:
+    async def _alone(self, jobs: Sequence[LeasedJob]) -> None:
         """Nobody else in this process is at work on the conversation."""
-        asking = [one for one in chores if one.kind == ANSWER and not _is_nobody(one)]
+        asking = [one for one in jobs if one.kind == ANSWER and not _is_nobody(one)]
         if not asking or self._responder is None:
-            await self._each(chores, asking)
+            await self._each(jobs, asking)
             return
         lease = await self._only_here(asking[0].conversation_id)
         if lease is None:
-            await self._each([one for one in chores if one not in asking], [])
+            await self._each([one for one in jobs if one not in asking], [])
             await self._wait(asking)
             return
         try:
-            await self._each(chores, asking)
+            await self._each(jobs, asking)
         finally:
             with contextlib.suppress(AfterturnError):  # it ends by itself
                 await self._leases.give_back(lease)
 
-    async def _each(self, chores: Sequence[TakenChore], asking: Sequence[TakenChore]) -> None:
+    async def _each(self, jobs: Sequence[LeasedJob], asking: Sequence[LeasedJob]) -> None:
         """``asking``: those of them where somebody is asked; the answer to the newest is one to all.
 
-        Not so where it was given before: then it has not seen what came in since, whose chores may come first.
+        Not so where it was given before: then it has not seen what came in since, whose jobs may come first.
         """
-        for one in chores:
+        for one in jobs:
             if one not in asking:
                 await self._do(one)
         left = sorted(asking, key=lambda one: one.due_at)
@@ -185,92 +185,92 @@ class AutoReply:
             telemetry.log("lease_failed", level=logging.WARNING, stage=ANSWER, error=type(error).__name__)
             return None
 
-    async def _wait(self, chores: Sequence[TakenChore]) -> None:
+    async def _wait(self, jobs: Sequence[LeasedJob]) -> None:
         """Until who is at work on it is done: the answer to these has that to those in sight."""
-        for one in chores:
+        for one in jobs:
             pause = timedelta(seconds=_WAIT[min(one.attempts, len(_WAIT)) - 1])
             with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
-                await self._keeper.put_off_chore(one, until=self._clock() + pause)
+                await self._keeper.retry_later(one, until=self._clock() + pause)
 
-    async def _do(self, chore: TakenChore) -> bool:
+    async def _do(self, job: LeasedJob) -> bool:
         """Whether it was done before."""
         before = False
         try:
-            if self._responder is None and chore.kind == ANSWER and not _is_nobody(chore):
+            if self._responder is None and job.kind == ANSWER and not _is_nobody(job):
                 raise NobodyHere
-            if chore.kind == FINISH_CALL:
-                await self._finish_call(chore)
+            if job.kind == FINISH_CALL:
+                await self._finish_call(job)
             else:
-                before = await self._answer(chore)
+                before = await self._answer(job)
         except Exception as error:
-            await self._failed(chore, error)
+            await self._failed(job, error)
         else:
-            await self._finish(chore)
+            await self._finish(job)
         return before
 
-    async def _finish(self, chore: TakenChore) -> None:
+    async def _finish(self, job: LeasedJob) -> None:
         try:
-            await self._keeper.finish_chore(chore)
+            await self._keeper.complete(job)
         except AfterturnError:  # it comes again when the lease ends, and changes nothing then
-            telemetry.log("finish_failed", level=logging.WARNING, stage=chore.kind)
+            telemetry.log("finish_failed", level=logging.WARNING, stage=job.kind)
 
-    async def _failed(self, chore: TakenChore, error: Exception) -> None:
-        pause = _pause(chore, self._clock())
+    async def _failed(self, job: LeasedJob, error: Exception) -> None:
+        pause = _pause(job, self._clock())
         telemetry.log(
-            "chore_failed",
+            "job_failed",
             level=logging.ERROR,
-            stage=chore.kind,
-            conversation_id=chore.conversation_id,
+            stage=job.kind,
+            conversation_id=job.conversation_id,
             error=type(error).__name__,
             place=telemetry.error_location(error),
             delay_s=pause,
         )
         try:
-            if chore.kind == ANSWER:
+            if job.kind == ANSWER:
                 # What somebody said does not wait for who answers: reactions see it, and an emergency is told.
-                conversation = await self._conversation(chore)
+                conversation = await self._conversation(job)
                 if conversation is not None:
-                    await self._writes.settle(_without_answer(conversation, chore))
-                if self._clock() - chore.due_at > GIVE_UP_AFTER:
-                    await self._keeper.finish_chore(chore)
+                    await self._writes.settle(_without_answer(conversation, job))
+                if self._clock() - job.due_at > GIVE_UP_AFTER:
+                    await self._keeper.complete(job)
                     return
-            await self._keeper.put_off_chore(chore, until=self._clock() + timedelta(seconds=pause))
+            await self._keeper.retry_later(job, until=self._clock() + timedelta(seconds=pause))
         except Exception:  # it comes again when the lease ends
-            telemetry.log("put_off_failed", level=logging.WARNING, stage=chore.kind)
+            telemetry.log("put_off_failed", level=logging.WARNING, stage=job.kind)
 
-    async def _answer(self, chore: TakenChore) -> bool:
+    async def _answer(self, job: LeasedJob) -> bool:
         """Whether that was done before."""
-        conversation = await self._conversation(chore)
+        conversation = await self._conversation(job)
         if conversation is None:
             return False
         noted = await self._keeper.noted(ROUTE, [conversation.id])
         route = noted.get(conversation.id)
-        album = isinstance(chore.value, dict) and bool(chore.value.get("album"))
+        album = isinstance(job.value, dict) and bool(job.value.get("album"))
         if album:  # from here on a part that comes waits alone
-            await self._keeper.note(ALBUM, chore.key, [])
+            await self._keeper.note(ALBUM, job.key, [])
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
         seen: list[JsonValue] = [digest(one.id) for one in messages]
-        if conversation.id != chore.conversation_id and digest(_message_of(chore)) not in seen:
+        if conversation.id != job.conversation_id and digest(_message_of(job)) not in seen:
             raise NotThereYet
         if album:
-            await self._keeper.note(ALBUM, chore.key, seen, replace=True)
-        name = f"reply:{digest(chore.kind, chore.key)}"
+            await self._keeper.note(ALBUM, job.key, seen, replace=True)
+        name = f"reply:{digest(job.kind, job.key)}"
         text = None
-        if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(chore, route):
+        if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(job, route):
             noted = await self._keeper.noted(ANSWERED, [conversation.id])
             before = ReplyHistory.read(noted.get(conversation.id))
-            if before.covers(chore) or any(one.id == name for one in messages):
+            if before.covers(job) or any(one.id == name for one in messages):
                 return True
-            if retry_at(before.earlier(chore, self._clock()), self._clock(), [self._cap]) is None:
+            if retry_at(before.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
                 asked = ReplyRequest(conversation, messages, str(route["account"]), str(route["recipient"]))
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                     text = _fit(await self._responder(asked), conversation.id)
-                after = before.with_one_more(chore, seen, self._clock()) if text else before.seen(chore, seen)
+                after = before.with_one_more(job, seen, self._clock()) if text else before.seen(job, seen)
                 await self._keeper.note(ANSWERED, conversation.id, after.dump(), replace=True)
             else:
-                await self._leave_to_people(chore, conversation)
+                await self._leave_to_people(job, conversation)
         if not text:
-            await self._writes.settle(_without_answer(conversation, chore))
+            await self._writes.settle(_without_answer(conversation, job))
             return False
         reply = Message(
             id=name,
@@ -279,44 +279,44 @@ class AutoReply:
             text=text,
             at=_behind(messages, self._clock()),
         )
-        answers = _answered_by_it(route, messages) or _message_of(chore)
+        answers = _answered_by_it(route, messages) or _message_of(job)
         sending = dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
-            chores=[sending] if conversation.channel in SENT_ON else (),
+            jobs=[sending] if conversation.channel in SENT_ON else (),
         )
         return False
 
-    async def _conversation(self, chore: TakenChore) -> Conversation | None:
-        """Where it goes on by now: a group may have moved while the chore waited."""
-        return await self._threads.conversation(await moved_to(self._keeper, chore.conversation_id))
+    async def _conversation(self, job: LeasedJob) -> Conversation | None:
+        """Where it goes on by now: a group may have moved while the job waited."""
+        return await self._threads.conversation(await moved_to(self._keeper, job.conversation_id))
 
-    async def _leave_to_people(self, chore: TakenChore, conversation: Conversation) -> None:
+    async def _leave_to_people(self, job: LeasedJob, conversation: Conversation) -> None:
         """Two machines that answer each other are stopped here on every channel (F16); it is shown with the message."""
         channel = conversation.channel.value
         telemetry.answers_capped.labels(channel).inc()
         telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
-        message = chore.value.get("message") if isinstance(chore.value, dict) else None
+        message = job.value.get("message") if isinstance(job.value, dict) else None
         key = f"{conversation.id} {message}"
         about = (await self._keeper.noted(ABOUT, [key])).get(key)
         known = about if isinstance(about, dict) else {}
         await self._keeper.note(ABOUT, key, {**known, "hush": SuppressReason.LOOP.value}, replace=True)
 
-    async def _is_quiet(self, chore: TakenChore, route: dict[str, Any]) -> bool:
+    async def _is_quiet(self, job: LeasedJob, route: dict[str, Any]) -> bool:
         """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""
-        if _is_nobody(chore):
+        if _is_nobody(job):
             return True
         recipient = str(route["recipient"])
         found = (await self._keeper.noted(OPTED_OUT, [recipient])).get(recipient)
         return isinstance(found, dict) and bool(found.get("out"))
 
-    async def _finish_call(self, chore: TakenChore) -> None:
+    async def _finish_call(self, job: LeasedJob) -> None:
         """Settle a call without a transcript, unless one came meanwhile."""
-        if chore.key in await self._keeper.noted(CALL, [chore.key]):
+        if job.key in await self._keeper.noted(CALL, [job.key]):
             return
-        conversation = await self._threads.conversation(chore.conversation_id)
+        conversation = await self._threads.conversation(job.conversation_id)
         if conversation is not None:
-            key = legal_id("call:", chore.key)
+            key = legal_id("call:", job.key)
             turn = Turn(conversation=_meta(conversation), flush_mode=FlushMode.IMMEDIATE, key=key)
             await self._writes.settle(turn)
 
@@ -328,14 +328,14 @@ def dispatch_of(
     automatic: bool,
     due_at: datetime | None = None,
     answers: str | None = None,
-) -> Chore:
-    """The chore to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
+) -> Job:
+    """The job to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
     ``answers``: the message that it answers, where that is known.
     """
     value: dict[str, JsonValue] = {"message": message.id, "automatic": automatic}
     if answers:
         value["answers"] = answers
-    return Chore(
+    return Job(
         kind=DISPATCH,
         key=f"{digest(conversation_id, message.id)}",
         conversation_id=conversation_id,
@@ -357,25 +357,25 @@ def _behind(messages: Sequence[Message], now: datetime) -> datetime:
     return max([now, *(one.at for one in messages if one.at - now <= _AHEAD)])
 
 
-def _pause(chore: TakenChore, now: datetime) -> int:
+def _pause(job: LeasedJob, now: datetime) -> int:
     """Seconds before the next try. Those where it only waited for others do not count as failures: so long it has not
     been due.
     """
-    age = (now - chore.due_at).total_seconds()
-    failures = min(chore.attempts, 1 + sum(one <= age for one in _PAUSES))
+    age = (now - job.due_at).total_seconds()
+    failures = min(job.attempts, 1 + sum(one <= age for one in _PAUSES))
     return _PAUSES[min(failures, len(_PAUSES)) - 1]
 
 
-def _without_answer(conversation: Conversation, chore: TakenChore) -> Turn:
-    return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(chore.kind, chore.key)))
+def _without_answer(conversation: Conversation, job: LeasedJob) -> Turn:
+    return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(job.kind, job.key)))
 
 
-def _message_of(chore: TakenChore) -> str:
-    return str(chore.value.get("message")) if isinstance(chore.value, dict) else ""
+def _message_of(job: LeasedJob) -> str:
+    return str(job.value.get("message")) if isinstance(job.value, dict) else ""
 
 
-def _is_nobody(chore: TakenChore) -> bool:
-    return isinstance(chore.value, dict) and bool(chore.value.get("nobody"))
+def _is_nobody(job: LeasedJob) -> bool:
+    return isinstance(job.value, dict) and bool(job.value.get("nobody"))
 
 
 def _fit(text: object, conversation_id: str) -> str:

@@ -1,6 +1,6 @@
 """Arrivals into the store: each once, in its conversation, and what follows from it written down with it.
 
-A message that a machine is to answer is saved together with the chore to answer it; any other is settled at once.
+A message that a machine is to answer is saved together with the job to answer it; any other is settled at once.
 Whatever dies half-way is done again by the provider's next delivery, and changes nothing that was done.
 """
 
@@ -53,13 +53,13 @@ from afterturn.model import (
     Message,
     Turn,
 )
-from afterturn.store.port import Chore, Keeper, Note
+from afterturn.store.port import Job, Keeper, Note
 
 ANSWER = "answer"
-"""Chores: a message waits for somebody's answer."""
+"""Jobs: a message waits for somebody's answer."""
 
 FINISH_CALL = "finish-call"
-"""Chores: a call has ended, and its transcript may still come."""
+"""Jobs: a call has ended, and its transcript may still come."""
 
 ALBUM = "album"
 CALL = "call"
@@ -92,9 +92,9 @@ class Writes(Protocol):
     """What is asked of the writer."""
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, jobs: Sequence[Job] = ()
     ) -> int: ...
-    async def settle(self, turn: Turn, *, chores: Sequence[Chore] = ()) -> object: ...
+    async def settle(self, turn: Turn, *, jobs: Sequence[Job] = ()) -> object: ...
     async def save_conversation(self, meta: ConversationMeta) -> object: ...
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool: ...
 
@@ -196,17 +196,17 @@ class Ingest:
         """
         value: dict[str, JsonValue] = {"message": message.id, **({"nobody": True} if nobody else {})}
         now, name = self._clock(), legal_id(f"{one.channel}:", one.provider_id)
-        alone = Chore(kind=ANSWER, key=name, conversation_id=meta.id, value=value, due_at=now)
+        alone = Job(kind=ANSWER, key=name, conversation_id=meta.id, value=value, due_at=now)
         if one.album is None:
-            await self._writes.save_messages(meta, [message], chores=[alone])
+            await self._writes.save_messages(meta, [message], jobs=[alone])
             return
         album = legal_id(f"{one.channel}:", one.album)
         value, due_at = {**value, "album": True}, now + ALBUM_WAIT
-        together = Chore(kind=ANSWER, key=album, conversation_id=meta.id, value=value, due_at=due_at)
-        await self._writes.save_messages(meta, [message], chores=[together])
+        together = Job(kind=ANSWER, key=album, conversation_id=meta.id, value=value, due_at=due_at)
+        await self._writes.save_messages(meta, [message], jobs=[together])
         seen = (await self._store.noted(ALBUM, [album])).get(album)
         if isinstance(seen, list) and digest(message.id) not in seen:
-            await self._writes.save_messages(meta, [message], chores=[alone])
+            await self._writes.save_messages(meta, [message], jobs=[alone])
 
     async def _remember(
         self, one: InboundMessage, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
@@ -277,14 +277,14 @@ class Ingest:
                 await self._writes.save_messages(meta, messages)
             return IngestResult("saved" if messages else "nothing", conversation_id)
         if not messages or not one.whole:
-            chore = Chore(
+            job = Job(
                 kind=FINISH_CALL,
                 key=legal_id("", one.provider_id),
                 conversation_id=conversation_id,
                 value={},
                 due_at=self._clock() + TRANSCRIPT_WAIT,
             )
-            await self._writes.save_messages(meta, messages, chores=[chore])
+            await self._writes.save_messages(meta, messages, jobs=[job])
             return IngestResult("saved", conversation_id)
         earlier, last = messages[:-MAX_TURN_MESSAGES], messages[-MAX_TURN_MESSAGES:]
         if earlier:

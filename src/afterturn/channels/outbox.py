@@ -22,7 +22,7 @@ from afterturn.channels.threads import MOVED, THREAD
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import AfterturnError
 from afterturn.model import Channel, Conversation, Message
-from afterturn.store.port import Keeper, TakenChore
+from afterturn.store.port import Keeper, LeasedJob
 
 SENDING = "sending"
 DISPATCHED = "dispatched"
@@ -67,7 +67,7 @@ class Held(AfterturnError):
 
 
 class Outbox:
-    """Does the chores of sending. ``choose`` names the sender."""
+    """Does the jobs of sending. ``choose`` names the sender."""
 
     def __init__(self, store: Sendable, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
         self._store = store
@@ -76,24 +76,24 @@ class Outbox:
         self._lease = lease
 
     async def once(self, *, limit: int = 16) -> int:
-        """Take what is due and send it, one after the other; returns how many chores were taken."""
-        taken = await self._store.take_chores(DISPATCH, now=self._clock(), lease=self._lease, limit=limit)
+        """Take what is due and send it, one after the other; returns how many jobs were taken."""
+        taken = await self._store.lease_jobs(DISPATCH, now=self._clock(), lease=self._lease, limit=limit)
         for one in taken:
             await self._do(one)
         return len(taken)
 
-    async def _do(self, chore: TakenChore) -> None:
+    async def _do(self, job: LeasedJob) -> None:
         ids: Sequence[str] = ()
         try:
-            state, reason, ids = await self._send(chore)
+            state, reason, ids = await self._send(job)
         except TryLater as error:
-            await self._later(chore, error.reason.value, error.after)
+            await self._later(job, error.reason.value, error.after)
             return
         except Held as error:
-            await self._later(chore, "loop", error.until - self._clock())
+            await self._later(job, "loop", error.until - self._clock())
             return
         except NotSetUp:
-            await self._later(chore, "channel-not-set-up", None)
+            await self._later(job, "channel-not-set-up", None)
             return
         except SendFailed as error:
             state = "undeliverable" if isinstance(error, Undeliverable) else "uncertain"
@@ -101,44 +101,44 @@ class Outbox:
         except Uncertainly:
             state, reason = "uncertain", "answer-lost"
         except Exception as error:  # one that nobody foresaw keeps nothing else from being sent
-            await self._later(chore, type(error).__name__, None)
+            await self._later(job, type(error).__name__, None)
             return
         level = logging.INFO if state == "sent" else logging.WARNING
-        telemetry.log("dispatched", level=level, conversation_id=chore.conversation_id, status=state)
-        await self._tell(chore, state, reason, ids)
-        await self._store.finish_chore(chore)
+        telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state)
+        await self._tell(job, state, reason, ids)
+        await self._store.complete(job)
 
-    async def _later(self, chore: TakenChore, reason: str, after: timedelta | None) -> None:
+    async def _later(self, job: LeasedJob, reason: str, after: timedelta | None) -> None:
         now = self._clock()
-        if now - chore.due_at > GIVE_UP_AFTER:
-            await self._tell(chore, "given-up", reason)
-            await self._store.finish_chore(chore)
+        if now - job.due_at > GIVE_UP_AFTER:
+            await self._tell(job, "given-up", reason)
+            await self._store.complete(job)
             return
-        pause = after or timedelta(seconds=_PAUSES[min(chore.attempts, len(_PAUSES)) - 1])
+        pause = after or timedelta(seconds=_PAUSES[min(job.attempts, len(_PAUSES)) - 1])
         telemetry.log(
             "dispatch_put_off",
             level=logging.WARNING,
-            conversation_id=chore.conversation_id,
+            conversation_id=job.conversation_id,
             error=reason,
             delay_s=int(pause.total_seconds()),
         )
-        await self._tell(chore, "waiting", reason)
-        await self._store.put_off_chore(chore, until=now + pause)
+        await self._tell(job, "waiting", reason)
+        await self._store.retry_later(job, until=now + pause)
 
-    async def _tell(self, chore: TakenChore, state: str, reason: str | None, ids: Sequence[str] = ()) -> None:
+    async def _tell(self, job: LeasedJob, state: str, reason: str | None, ids: Sequence[str] = ()) -> None:
         """``ids``: what the provider calls its parts, by which it will tell how they fare."""
         value: dict[str, JsonValue] = {"state": state, "reason": reason, "at": to_text(self._clock())}
         if ids:
             value["providerIds"] = list(ids)
-        await self._store.note(DISPATCHED, _name(chore), value, replace=True)
+        await self._store.note(DISPATCHED, _name(job), value, replace=True)
 
-    async def _send(self, chore: TakenChore) -> tuple[str, str | None, Sequence[str]]:
-        conversation = await self._store.conversation(chore.conversation_id)
-        message = await self._message(chore)
-        route = (await self._store.noted(ROUTE, [chore.conversation_id])).get(chore.conversation_id)
+    async def _send(self, job: LeasedJob) -> tuple[str, str | None, Sequence[str]]:
+        conversation = await self._store.conversation(job.conversation_id)
+        message = await self._message(job)
+        route = (await self._store.noted(ROUTE, [job.conversation_id])).get(job.conversation_id)
         if conversation is None or message is None or not isinstance(route, dict):
             return "undeliverable", "no-route", ()
-        outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(chore), answers=_answers(chore))
+        outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(job), answers=_answers(job))
         sender = self._choose(outgoing)
         if sender is None:
             raise NotSetUp
@@ -147,7 +147,7 @@ class Outbox:
         if (held := await self._held(outgoing)) is not None:
             raise Held(held)
         parts = sender.parts(outgoing)
-        keys = [f"{chore.key}/{number}" for number in range(len(parts))]
+        keys = [f"{job.key}/{number}" for number in range(len(parts))]
         known = await self._store.noted(SENDING, keys)
         ids: list[str] = []
         for part, key in zip(parts, keys, strict=True):
@@ -155,14 +155,14 @@ class Outbox:
             if isinstance(before, dict) and _is_sent(before):
                 ids.append(str(before.get("providerId")))
             else:
-                ids.append(await self._part(chore, sender, part, key, before))
+                ids.append(await self._part(job, sender, part, key, before))
         await self._count(outgoing)
         return "sent", None, ids
 
-    async def _part(self, chore: TakenChore, sender: Sender, part: Outgoing, key: str, known: JsonValue) -> str:
+    async def _part(self, job: LeasedJob, sender: Sender, part: Outgoing, key: str, known: JsonValue) -> str:
         if isinstance(known, dict) and known.get("state") == "begun":
             raise Uncertainly(f"part {part.part} of message {part.message_id} may have been sent")
-        rank = 2 * chore.attempts
+        rank = 2 * job.attempts
         await self._store.note(SENDING, key, {"state": "begun"}, rank=rank)
         try:
             sent = await sender.send(part)
@@ -180,10 +180,10 @@ class Outbox:
         if sent.moved is not None:
             await self._store.note(MOVED, sent.moved.target, part.conversation_id)
 
-    async def _message(self, chore: TakenChore) -> Message | None:
-        wanted = chore.value.get("message") if isinstance(chore.value, dict) else None
+    async def _message(self, job: LeasedJob) -> Message | None:
+        wanted = job.value.get("message") if isinstance(job.value, dict) else None
         for limit in (_LOOKED_THROUGH, None):
-            for one in reversed(await self._store.messages(chore.conversation_id, limit=limit)):
+            for one in reversed(await self._store.messages(job.conversation_id, limit=limit)):
                 if one.id == wanted:
                     return one
         return None
@@ -238,18 +238,18 @@ def outgoing_of(
     )
 
 
-def _name(chore: TakenChore) -> str:
-    message = chore.value.get("message") if isinstance(chore.value, dict) else None
-    return f"{chore.conversation_id} {message}"
+def _name(job: LeasedJob) -> str:
+    message = job.value.get("message") if isinstance(job.value, dict) else None
+    return f"{job.conversation_id} {message}"
 
 
-def _answers(chore: TakenChore) -> str | None:
-    answers = chore.value.get("answers") if isinstance(chore.value, dict) else None
+def _answers(job: LeasedJob) -> str | None:
+    answers = job.value.get("answers") if isinstance(job.value, dict) else None
     return answers if isinstance(answers, str) else None
 
 
-def _is_automatic(chore: TakenChore) -> bool:
-    return isinstance(chore.value, dict) and bool(chore.value.get("automatic"))
+def _is_automatic(job: LeasedJob) -> bool:
+    return isinstance(job.value, dict) and bool(job.value.get("automatic"))
 
 
 def _is_sent(known: JsonValue) -> bool:

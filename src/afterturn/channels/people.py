@@ -8,11 +8,11 @@ from afterturn.channels.auto_reply import SENT_ON, dispatch_of
 from afterturn.channels.ingest import OPTED_OUT, PERSON, ROUTE
 from afterturn.channels.routing import learn
 from afterturn.model import ConversationMeta, Message
-from afterturn.store.port import Chore, Keeper
+from afterturn.store.port import Job, Keeper
 
 
-async def reply_chores(keeper: Keeper, meta: ConversationMeta, message: Message) -> list[Chore]:
-    """The chore to send what a person wrote; none where the conversation did not come in by a channel of ours."""
+async def reply_jobs(keeper: Keeper, meta: ConversationMeta, message: Message) -> list[Job]:
+    """The job to send what a person wrote; none where the conversation did not come in by a channel of ours."""
     if meta.channel not in SENT_ON or meta.id not in await keeper.noted(ROUTE, [meta.id]):
         return []
     return [dispatch_of(meta.id, message, automatic=False)]

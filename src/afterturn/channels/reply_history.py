@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from afterturn.clock import EPOCH, MILLISECOND
 from afterturn.ids import digest
-from afterturn.store.port import Chore
+from afterturn.store.port import Job
 
 MAX_TIMES = 200
 """So many of them are remembered: what is noted is small."""
@@ -18,7 +18,7 @@ MAX_TIMES = 200
 
 @dataclass(frozen=True, slots=True)
 class ReplyHistory:
-    """``by``: the key of the chore that the newest answer was for; ``messages``: digests of the ids of what it had in
+    """``by``: the key of the job that the newest answer was for; ``messages``: digests of the ids of what it had in
     sight; ``times``: when there were answers, oldest first.
     """
 
@@ -39,27 +39,27 @@ class ReplyHistory:
             else (),
         )
 
-    def covers(self, chore: Chore) -> bool:
+    def covers(self, job: Job) -> bool:
         """Whether the answer to a later message was made with this one's in sight, while this one was put off."""
-        if not isinstance(chore.value, dict) or self.by == chore.key:
+        if not isinstance(job.value, dict) or self.by == job.key:
             return False
-        return digest(str(chore.value.get("message"))) in self.messages
+        return digest(str(job.value.get("message"))) in self.messages
 
-    def earlier(self, chore: Chore, now: datetime) -> tuple[datetime, ...]:
-        """When there were answers to others. What is noted for this chore is of who died before it was settled; and
+    def earlier(self, job: Job, now: datetime) -> tuple[datetime, ...]:
+        """When there were answers to others. What is noted for this job is of who died before it was settled; and
         what lies ahead was noted while a clock was wrong.
         """
-        times = self.times[:-1] if self.by == chore.key else self.times
+        times = self.times[:-1] if self.by == job.key else self.times
         return tuple(one for one in times if one <= now)
 
-    def seen(self, chore: Chore, messages: Sequence[JsonValue]) -> ReplyHistory:
+    def seen(self, job: Job, messages: Sequence[JsonValue]) -> ReplyHistory:
         """After somebody was asked, whatever they said."""
-        return ReplyHistory(chore.key, tuple(map(str, messages)), self.times)
+        return ReplyHistory(job.key, tuple(map(str, messages)), self.times)
 
-    def with_one_more(self, chore: Chore, messages: Sequence[JsonValue], now: datetime) -> ReplyHistory:
+    def with_one_more(self, job: Job, messages: Sequence[JsonValue], now: datetime) -> ReplyHistory:
         """After somebody was asked and has answered. Where that is done again, as who did it died, it is still one."""
-        times = self.times if self.by == chore.key else (*self.times, now)
-        return ReplyHistory(chore.key, tuple(map(str, messages)), times[-MAX_TIMES:])
+        times = self.times if self.by == job.key else (*self.times, now)
+        return ReplyHistory(job.key, tuple(map(str, messages)), times[-MAX_TIMES:])
 
     def dump(self) -> JsonValue:
         times: list[JsonValue] = [(one - EPOCH) // timedelta(milliseconds=1) for one in self.times]

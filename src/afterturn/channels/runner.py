@@ -12,7 +12,7 @@ from afterturn import telemetry
 from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.webhooks import WebhookRouter
-from afterturn.store.port import TakenChore
+from afterturn.store.port import LeasedJob
 
 MOST = 16
 """Conversations that are answered at the same time."""
@@ -68,7 +68,7 @@ class ChannelRunner:
 
             while not stop.is_set():
                 self.wake.clear()
-                found: Sequence[Sequence[TakenChore]] = ()
+                found: Sequence[Sequence[LeasedJob]] = ()
                 try:
                     if len(busy) < MOST:
                         found = await self.answering.taken(limit=MOST - len(busy))

@@ -60,7 +60,7 @@ def _print(found: dict[str, Any], now: datetime) -> None:
             ("stream, for one consumer", told(stream, "retry"), None if waits else oldest(stream)),
             ("reactions that wait", told(reactions, "waiting"), oldest(reactions)),
             ("reactions that failed", reactions["failed"], None),
-            ("answers, sends, calls", found["chores"], None),
+            ("answers, sends, calls", found["jobs"], None),
             ("dead letters", told(stream, "dead"), None),
         ],
     )

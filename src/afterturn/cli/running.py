@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from afterturn.channels.runner import ChannelRunner
 
 _LINE_EVERY = 5.0
-_MOST_CHORES = 1_000
+_MOST_JOBS = 1_000
 """Of each kind, that are counted."""
 
 
@@ -220,27 +220,27 @@ def outcome(left: Backlog, audit: Audit) -> dict[str, Any]:
 async def what_is_left(backbone: Backbone) -> str:
     """For whoever has stopped as asked; servers that do not answer make no failure of that."""
     try:
-        return _left(await backbone.backlog(), await _chores(backbone))
+        return _left(await backbone.backlog(), await _jobs(backbone))
     except AfterturnError as error:
         return f"Nobody says what is left ({error}); nothing of it is lost."
 
 
-async def _chores(backbone: Backbone) -> str:
+async def _jobs(backbone: Backbone) -> str:
     """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
     from afterturn.channels.auto_reply import DISPATCH  # noqa: PLC0415 - slow to load, and wanted at the end only
     from afterturn.channels.ingest import ANSWER, FINISH_CALL  # noqa: PLC0415 - as above
 
     told = ""
     for kind, name in ((ANSWER, "answer"), (DISPATCH, "send"), (FINISH_CALL, "ended call")):
-        if found := len(await backbone.store.chores(kind, limit=_MOST_CHORES)):
-            least = "at least " if found == _MOST_CHORES else ""
+        if found := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
+            least = "at least " if found == _MOST_JOBS else ""
             told += f"{least}{count(found, name)} waiting, "
     return told
 
 
-def _left(left: Backlog, chores: str = "") -> str:
+def _left(left: Backlog, jobs: str = "") -> str:
     return (
-        f"{count(left.streamed, 'event')} in the stream, {count(left.waiting, 'reaction')} waiting, {chores}"
+        f"{count(left.streamed, 'event')} in the stream, {count(left.waiting, 'reaction')} waiting, {jobs}"
         f"{count(left.dead_letters, 'dead letter')}."
     )
 

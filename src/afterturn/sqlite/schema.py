@@ -1,4 +1,4 @@
-"""The tables, and how a file of an older version becomes one of this version.
+"""The tables of a SQLite file, and the check that a file has them.
 
 Times are text of fixed width (see ``clock.to_text``), so they sort as text and can be read with any SQLite tool.
 Composite keys are columns, so no id needs escaping.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 
-from afterturn.errors import StoreForeign, StoreTooNew
+from afterturn.errors import StoreForeign, StoreTooNew, StoreTooOld
 
 APPLICATION_ID = 0x41465452
 """``AFTR``: marks the file as afterturn's."""
 
-_VERSION_1 = """
+VERSION = 3
+"""Raised with every change of SCHEMA; a file of any other version is refused."""
+
+SCHEMA = """
 CREATE TABLE conversations (
   id TEXT PRIMARY KEY,
   channel TEXT NOT NULL,
@@ -30,10 +33,17 @@ CREATE TABLE conversations (
   recorded_at TEXT,
   recency TEXT NOT NULL,
   message_count INTEGER NOT NULL DEFAULT 0,
-  settled_count INTEGER NOT NULL DEFAULT 0
+  settled_count INTEGER NOT NULL DEFAULT 0,
+  assignee TEXT,
+  revision INTEGER NOT NULL DEFAULT 0,
+  amended_at TEXT,
+  property_pinned INTEGER NOT NULL DEFAULT 0,
+  closed_seq INTEGER,
+  searched_seq INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX conversations_recency ON conversations (recency, id);
 CREATE INDEX conversations_property ON conversations (property_id, recency, id);
+CREATE INDEX conversations_unsearched ON conversations (id) WHERE searched_seq < message_count;
 
 CREATE TABLE messages (
   conversation_id TEXT NOT NULL,
@@ -45,6 +55,8 @@ CREATE TABLE messages (
   role TEXT NOT NULL,
   text TEXT NOT NULL,
   attachments TEXT NOT NULL,
+  edited_at TEXT,
+  whole TEXT,
   PRIMARY KEY (conversation_id, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX messages_id ON messages (conversation_id, id);
@@ -91,9 +103,11 @@ CREATE TABLE work_orders (
   urgency_rank INTEGER NOT NULL,
   message_id TEXT NOT NULL,
   opened_at TEXT NOT NULL,
-  status TEXT NOT NULL
+  status TEXT NOT NULL,
+  closed_at TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX work_orders_open ON work_orders (urgency_rank, opened_at) WHERE status = 'open';
+CREATE INDEX work_orders_urgency ON work_orders (urgency_rank, opened_at);
 CREATE INDEX work_orders_conversation ON work_orders (conversation_id);
 
 CREATE TABLE consumers (
@@ -159,20 +173,26 @@ CREATE TABLE reactions (
   PRIMARY KEY (consumer, conversation_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX reactions_due ON reactions (consumer, due_at) WHERE failed = 0;
-"""
 
-_VERSION_2 = """
-CREATE TABLE notes (
-  name TEXT NOT NULL,
+CREATE TABLE state (
+  kind TEXT NOT NULL,
   key TEXT NOT NULL,
+  version INTEGER NOT NULL,
   value TEXT NOT NULL,
-  rank INTEGER NOT NULL,
   expires_at TEXT,
-  PRIMARY KEY (name, key)
+  PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX notes_expiring ON notes (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX state_expiring ON state (expires_at) WHERE expires_at IS NOT NULL;
 
-CREATE TABLE chores (
+CREATE TABLE opt_outs (
+  channel TEXT NOT NULL,
+  address TEXT NOT NULL,
+  opted_out INTEGER NOT NULL,
+  at TEXT NOT NULL,
+  PRIMARY KEY (channel, address)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
   kind TEXT NOT NULL,
   key TEXT NOT NULL,
   conversation_id TEXT NOT NULL,
@@ -184,22 +204,7 @@ CREATE TABLE chores (
   done INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX chores_waiting ON chores (kind, visible_at, key) WHERE done = 0;
-
-ALTER TABLE messages ADD COLUMN edited_at TEXT;
-ALTER TABLE messages ADD COLUMN whole TEXT;
-
-ALTER TABLE conversations ADD COLUMN assignee TEXT;
-ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE conversations ADD COLUMN amended_at TEXT;
-ALTER TABLE conversations ADD COLUMN property_pinned INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE conversations ADD COLUMN closed_seq INTEGER;
-
-ALTER TABLE work_orders ADD COLUMN closed_at TEXT;
-CREATE INDEX work_orders_urgency ON work_orders (urgency_rank, opened_at);
-
-ALTER TABLE conversations ADD COLUMN searched_seq INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX conversations_unsearched ON conversations (id) WHERE searched_seq < message_count;
+CREATE INDEX jobs_waiting ON jobs (kind, visible_at, key) WHERE done = 0;
 
 CREATE TABLE search_blocks (
   block INTEGER PRIMARY KEY,
@@ -216,25 +221,22 @@ CREATE TABLE search_edits (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS = (_VERSION_1, _VERSION_2)
-"""Script n brings a file from version n to version n + 1; a released script is never edited."""
-
 
 def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Make a new file ours, or bring an older one of ours to this version, in one transaction.
+    """Create the tables in a new file, in one transaction; change nothing in a file that has them.
 
-    Raises StoreForeign for somebody else's database and StoreTooNew for one of a later afterturn.
+    Raises StoreForeign for another program's database, StoreTooOld and StoreTooNew for a file of another version.
     """
-    if _version_at_once(connection, path) == len(MIGRATIONS):
+    if _is_ready_at_once(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for script in MIGRATIONS[_version(connection, path) :]:
-            for statement in script.split(";"):
+        if not _is_ready(connection, path):
+            for statement in SCHEMA.split(";"):
                 if statement.strip():
                     connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -242,25 +244,32 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def _version_at_once(connection: sqlite3.Connection, path: str) -> int:
-    """The version on one snapshot: while it is read, another process may be making the file ours."""
+def _is_ready_at_once(connection: sqlite3.Connection, path: str) -> bool:
+    """On one snapshot: another process may be creating the tables meanwhile."""
     connection.execute("BEGIN")
     try:
-        return _version(connection, path)
+        return _is_ready(connection, path)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
+def _is_ready(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the tables are there; false for an empty file."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != APPLICATION_ID and (objects or version or application):
-        raise StoreForeign(f"{path} is a SQLite database of another program; name another file with --db")
-    if version > len(MIGRATIONS):
+    if application != APPLICATION_ID:
+        if objects or version or application:
+            raise StoreForeign(f"{path} is a SQLite database of another program; name another file with --db")
+        return False
+    if version > VERSION:
         raise StoreTooNew(
-            f"{path} was written by a newer afterturn (schema {version}, this one knows {len(MIGRATIONS)}); "
-            "upgrade afterturn"
+            f"{path} was written by a newer afterturn (schema {version}, this one knows {VERSION}); upgrade afterturn"
         )
-    return int(version)
+    if version < VERSION:
+        raise StoreTooOld(
+            f"{path} was written by an older afterturn (schema {version}, this one needs {VERSION}); "
+            "name a new file with --db and import your conversations again"
+        )
+    return True

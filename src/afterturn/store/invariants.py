@@ -11,7 +11,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from afterturn.clock import MILLISECOND, floor_millis, to_utc
 from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Text, Turn, invalid
-from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Chore
+from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, Job
 
 FUTURE_TOLERANCE_HOURS = 24
 
@@ -105,17 +105,17 @@ def edit_changes(stored: str, edited_at: datetime | None, text: str, at: datetim
     return stored != text and (edited_at is None or edited_at < at)
 
 
-ChoreKey = tuple[str, str]
-"""Kind and key: what a chore is known by."""
+JobKey = tuple[str, str]
+"""Kind and key: what a job is known by."""
 
 
-def chores_to_add(chores: Iterable[Chore]) -> dict[ChoreKey, tuple[Chore, str]]:
+def jobs_to_add(jobs: Iterable[Job]) -> dict[JobKey, tuple[Job, str]]:
     """Each once, with its value as JSON. Raises InvalidRecord."""
-    found: dict[ChoreKey, tuple[Chore, str]] = {}
-    for place, chore in enumerate(chores):
-        found.setdefault((chore.kind, chore.key), (chore, value_dump(chore.value, f"chores[{place}].value")))
-    if len(found) > MAX_CHORES:
-        raise InvalidRecord("chores", f"are {len(found)}; one transaction takes at most {MAX_CHORES}")
+    found: dict[JobKey, tuple[Job, str]] = {}
+    for place, job in enumerate(jobs):
+        found.setdefault((job.kind, job.key), (job, value_dump(job.value, f"jobs[{place}].value")))
+    if len(found) > MAX_JOBS:
+        raise InvalidRecord("jobs", f"are {len(found)}; one transaction takes at most {MAX_JOBS}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Records that only the store and those who use it know: chores, and what people amend."""
+"""Records that only the store and those who use it know: jobs, and what people amend."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pydantic import Field, JsonValue, model_validator
 from afterturn.model import UNASSIGNED, Id, Label, Record, Status, Time
 
 MAX_VALUE_BYTES = 10_000
-"""Of the JSON of a note or a chore: ids and small facts, no content."""
-MAX_CHORES = 3
+"""Of the JSON of a note or a job: ids and small facts, no content."""
+MAX_JOBS = 3
 """Beside a whole turn, two items each, they have to fit a DynamoDB transaction (100 items)."""
 
 
@@ -29,8 +29,8 @@ class Note:
     kept: timedelta | None = None
 
 
-class Chore(Record):
-    """What is to be done because of the messages that it is saved with. ``key``: unique among chores of its kind."""
+class Job(Record):
+    """What is to be done because of the messages that it is saved with. ``key``: unique among jobs of its kind."""
 
     kind: Label
     key: Id
@@ -39,15 +39,15 @@ class Chore(Record):
     due_at: Time
 
 
-class WaitingChore(Chore):
-    """A chore that is not done. ``visible_at``: not handed out before; ``attempts``: how often it was handed out."""
+class WaitingJob(Job):
+    """A job that is not done. ``visible_at``: not handed out before; ``attempts``: how often it was handed out."""
 
     visible_at: Time
     attempts: int
 
 
-class TakenChore(Chore):
-    """A chore that was handed out, to nobody else before ``until``. ``attempts`` counts this time, too."""
+class LeasedJob(Job):
+    """A job that was handed out, to nobody else before ``until``. ``attempts`` counts this time, too."""
 
     attempts: int
     until: Time

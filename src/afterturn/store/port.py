@@ -25,7 +25,7 @@ from afterturn.model import (
     Turn,
     WorkOrder,
 )
-from afterturn.store.kept import MAX_CHORES, MAX_VALUE_BYTES, Amendment, Chore, Note, TakenChore, WaitingChore
+from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, Amendment, Job, LeasedJob, Note, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +136,20 @@ class Writer(Protocol):
         ...
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
         """Save messages in the middle of a turn; the inbox does not move. Returns how many were new.
 
-        ``chores`` (at most MAX_CHORES) are added in the transaction of the last message, but for those whose kind and
+        ``jobs`` (at most MAX_JOBS) are added in the transaction of the last message, but for those whose kind and
         key are known, be they waiting or done. They are added also where no message is new.
         """
         ...
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
-        """Messages, meta, recency, the settled mark and chores in one transaction.
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
+        """Messages, meta, recency, the settled mark and jobs in one transaction.
 
         A message that is known by id or provider id changes nothing. A turn that brings messages of which all are
-        settled already, or whose key is known, is not new, and adds no chores: the first one did. A chore whose kind
+        settled already, or whose key is known, is not new, and adds no jobs: the first one did. A job whose kind
         and key are known is not added again.
         """
         ...
@@ -246,22 +246,22 @@ class Keeper(Protocol):
         """The same for keys of several names, in one look; each name that was asked for is there."""
         ...
 
-    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
-        """Chores of a kind that are due, at most ``limit``, in the order in which they became due.
+    async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
+        """Jobs of a kind that are due, at most ``limit``, in the order in which they became due.
 
         Until ``now + lease`` they are handed out to nobody else; then to anybody, so a taker that dies loses them.
         Raises InvalidInput for a lease of no time.
         """
         ...
 
-    async def finish_chore(self, taken: TakenChore) -> bool:
+    async def complete(self, taken: LeasedJob) -> bool:
         """It is done and does not come again; told twice, it stays so.
 
         Returns false, and changes nothing, where somebody else took it after the lease, or it was put off.
         """
         ...
 
-    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
+    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
         """Hand it back, not to be handed out before ``until``; false as above, and where it is done."""
         ...
 
@@ -286,7 +286,7 @@ class Keeper(Protocol):
         """
         ...
 
-    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
+    async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
         """What is not done, handed out or not, first what can be taken first."""
         ...
 
@@ -338,7 +338,7 @@ class Reader(Protocol):
     async def mark(self, name: str, at: datetime) -> None: ...
 
     async def counts(self) -> Mapping[str, int]:
-        """How many conversations, messages, turns, stamps, open work orders and chores that wait there are."""
+        """How many conversations, messages, turns, stamps, open work orders and jobs that wait there are."""
         ...
 
 
@@ -347,14 +347,15 @@ class Store(Writer, Stamper, Keeper, Reader, Protocol):
 
 
 __all__ = [
-    "MAX_CHORES",
+    "MAX_JOBS",
     "MAX_VALUE_BYTES",
     "Amendment",
-    "Chore",
     "ConsumerState",
     "Failure",
     "FailureKey",
+    "Job",
     "Keeper",
+    "LeasedJob",
     "Note",
     "OrderKey",
     "Range",
@@ -366,8 +367,7 @@ __all__ = [
     "Stamper",
     "Store",
     "StoredStamp",
-    "TakenChore",
-    "WaitingChore",
+    "WaitingJob",
     "Window",
     "Writer",
 ]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.contract.samples import T0, at, message, meta, turn
-from tests.contract.store.chores import ONE_STORE
+from tests.contract.store.jobs import ONE_STORE
 from tests.contract.store.shelf import Shelf, settle, settle_new
 
 from afterturn.errors import Conflict, InvalidInput, NotFound

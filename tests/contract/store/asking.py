@@ -79,7 +79,7 @@ class Process:
         for _ in range(10):
             self.clock.advance(timedelta(seconds=5))
             await self.answering.once()
-        assert not await self.store.chores(ANSWER, limit=5)
+        assert not await self.store.waiting_jobs(ANSWER, limit=5)
 
 
 def _nobody(message: Outgoing) -> Sender | None:
@@ -142,7 +142,7 @@ class AskingContract:
                 await processes[number % 2].intake.take(sms(number, f"m{number}", at=clock()))
                 funnels[number % 2].wake.set()
                 await asyncio.sleep(0.01)
-            while await processes[0].store.chores(ANSWER, limit=1):
+            while await processes[0].store.waiting_jobs(ANSWER, limit=1):
                 clock.advance(timedelta(milliseconds=200))
                 await asyncio.sleep(0.02)
             stop.set()

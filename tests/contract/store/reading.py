@@ -179,7 +179,7 @@ class ReadContract:
             "turns": 2,
             "stamps": 1,
             "openWorkOrders": 1,
-            "chores": 0,
+            "jobs": 0,
         }
 
     @pytest.mark.parametrize("strange", ["a\x00b", "x" * 300, ""])

@@ -53,8 +53,8 @@ def test_records_of_different_ids_never_share_a_key(one: tuple[str, str], other:
             keys.work_order(first, second),
             keys.claim(first, second),
             keys.note(first, second),
-            keys.chore(first, second),
-            keys.waiting_chore(first, now, second),
+            keys.job(first, second),
+            keys.waiting_job(first, now, second),
             keys.failure(first, second),
         ]
 
@@ -80,9 +80,9 @@ def test_every_key_of_any_legal_id_fits(one: str, other: str, at: datetime) -> N
         keys.registration("x" * 64),
         keys.claim(one * 9, other * 9),
         keys.note(one * 9, other * 9),
-        keys.chore("x" * 64, one),
-        keys.waiting_chore("x" * 64, at, one),
-        keys.chore_kind("x" * 64),
+        keys.job("x" * 64, one),
+        keys.waiting_job("x" * 64, at, one),
+        keys.job_kind("x" * 64),
         keys.mark(other * 9),
         keys.claim("", ""),
     ):

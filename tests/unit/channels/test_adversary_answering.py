@@ -86,11 +86,11 @@ class Sick:
         self._store = house.backbone.store
         self.failed = False
 
-    async def finish_chore(self, taken: Any) -> bool:
+    async def complete(self, taken: Any) -> bool:
         if not self.failed:
             self.failed = True
             raise StoreError("locked")
-        return await self._store.finish_chore(taken)
+        return await self._store.complete(taken)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -110,7 +110,7 @@ async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(
 
 
 async def _nothing_waits(house: House) -> bool:
-    return not await house.backbone.store.chores(ANSWER, limit=10)
+    return not await house.backbone.store.waiting_jobs(ANSWER, limit=10)
 
 
 def _says(text: Any) -> Any:
@@ -171,7 +171,7 @@ async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
     await house.intake.take(sms(2))
     assert await quick.once() == 1
     assert await house.turns() == 2
-    [waiting] = await store.chores(ANSWER, limit=10)
+    [waiting] = await store.waiting_jobs(ANSWER, limit=10)
     assert waiting.visible_at == house.clock() + timedelta(seconds=5)
 
 

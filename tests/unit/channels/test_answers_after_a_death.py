@@ -11,7 +11,7 @@ from afterturn.channels.ingest import ANSWER
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest
 from afterturn.errors import StoreError
-from afterturn.store.port import TakenChore
+from afterturn.store.port import LeasedJob
 
 __all__ = ["house"]
 
@@ -58,11 +58,11 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: 
 class Dies(AutoReply):
     """Like a process that is killed when its answer is settled: nothing is told to be done."""
 
-    async def _finish(self, chore: TakenChore) -> None:
+    async def _finish(self, job: LeasedJob) -> None:
         return None
 
 
-async def test_what_is_written_before_the_chore_of_an_answered_message_comes_again_is_answered(house: House) -> None:
+async def test_what_is_written_before_the_job_of_an_answered_message_comes_again_is_answered(house: House) -> None:
     house.responder, store = parrot, house.backbone.store
     await house.intake.take(sms(1, "one"))
     await Dies(house.backbone, store, store, house.clock, responder=parrot).once()
@@ -75,14 +75,14 @@ async def test_what_is_written_before_the_chore_of_an_answered_message_comes_aga
     assert await house.texts() == ["one", "You said: one", "two", "three", "You said: three"]
     turns = await store.turns("sms:+15158226442", limit=10)
     assert len(turns) == 2, "and what was asked is settled with its answer"
-    assert not await store.chores(ANSWER, limit=10)
+    assert not await store.waiting_jobs(ANSWER, limit=10)
 
 
 async def test_what_is_written_while_an_answered_message_waits_for_another_process_is_answered(house: House) -> None:
     """The second message was in sight of the answer to the first one, and waits until that is known."""
     house.responder, store = parrot, house.backbone.store
     other = house.answering
-    waiting: list[tuple[TakenChore, ...]] = []
+    waiting: list[tuple[LeasedJob, ...]] = []
 
     async def slow(one: ReplyRequest) -> str:
         for each in waiting:
@@ -100,4 +100,4 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
     house.clock.advance(timedelta(seconds=2))
     await other.once()
     assert await house.texts() == ["one", "two", "You said: two", "three", "You said: three"]
-    assert not await store.chores(ANSWER, limit=10)
+    assert not await store.waiting_jobs(ANSWER, limit=10)

@@ -18,7 +18,7 @@ from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.types import InboundMessage, Thread
 from afterturn.ids import digest
 from afterturn.model import Channel, Role
-from afterturn.store.port import Chore
+from afterturn.store.port import Job
 
 __all__ = ["house"]
 
@@ -54,7 +54,7 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     messages = await house.backbone.store.messages(conversation)
     assert [one.role for one in messages].count(Role.AGENT) == 3
     assert [one.role for one in messages].count(Role.CUSTOMER) == 5
-    assert not await house.backbone.store.chores(ANSWER, limit=5)
+    assert not await house.backbone.store.waiting_jobs(ANSWER, limit=5)
     found = await house.backbone.store.conversation(conversation)
     assert found is not None
     assert found.settled_at is not None
@@ -98,18 +98,18 @@ async def test_one_conversation_s_answers_do_not_count_for_another(house: House)
 
 
 def test_what_is_remembered_of_answers_comes_back_as_it_was_and_stays_small() -> None:
-    chore = Chore(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
+    job = Job(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
     known = ReplyHistory()
     for number in range(MAX_TIMES + 5):
-        once = known.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
-        known = once.with_one_more(chore.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
+        once = known.with_one_more(job.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
+        known = once.with_one_more(job.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
     assert len(known.times) == MAX_TIMES
     assert ReplyHistory.read(known.dump()) == known
     odds: list[Any] = [None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}]
     for odd in odds:
         assert ReplyHistory.read(odd).times == ()
-    assert ReplyHistory("other", (digest("m"),)).covers(chore)
-    assert not ReplyHistory("k", (digest("m"),)).covers(chore), "its own answer may have to be stored still"
+    assert ReplyHistory("other", (digest("m"),)).covers(job)
+    assert not ReplyHistory("k", (digest("m"),)).covers(job), "its own answer may have to be stored still"
 
 
 def counted(channel: Channel) -> float:

@@ -40,7 +40,7 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
         return f"For {said[-1]}"
 
     async def is_taken(number: int) -> bool:
-        return all(one.attempts for one in await store.chores(ANSWER, limit=100) if one.key == f"sms:SM{number}")
+        return all(one.attempts for one in await store.waiting_jobs(ANSWER, limit=100) if one.key == f"sms:SM{number}")
 
     house.responder, store, provider = answer, house.backbone.store, Provider()
     async with running(house, provider) as webhooks, released(release):
@@ -61,7 +61,7 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
 
 async def is_answered(house: House) -> bool:
     house.clock.advance(timedelta(seconds=1))
-    return not await house.backbone.store.chores(ANSWER, limit=100)
+    return not await house.backbone.store.waiting_jobs(ANSWER, limit=100)
 
 
 async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(house: House) -> None:
@@ -78,5 +78,5 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
         house.clock.advance(timedelta(seconds=4))
     await leases.give_back(lease)
     assert await AutoReply(house.backbone, store, store, house.clock, responder=fail).once() == 1
-    [waiting] = await store.chores(ANSWER, limit=5)
+    [waiting] = await store.waiting_jobs(ANSWER, limit=5)
     assert waiting.visible_at - house.clock() <= timedelta(minutes=2)

@@ -48,7 +48,7 @@ async def test_a_message_comes_in_once_and_its_answer_waits_for_the_page(house: 
         assert (await doors(house)(WEB, signed(said()))).status == 200
     await house.answering.once()
     assert await house.texts("web:visitor-1") == ["Hello", "Good day."]
-    assert await house.backbone.store.chores(DISPATCH, limit=9) == ()
+    assert await house.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
 
 
 async def test_unsigned_and_foreign_ones_are_refused(house: House) -> None:

@@ -75,8 +75,8 @@ class House:
         route: Any = {"account": "ours", "recipient": "theirs", "message": "m", "references": ["m-2", "m-1"]}
         await self.backbone.store.note(ROUTE, "c-1", route, replace=True)
         message = Message(id=f"r-{number}", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=self.clock())
-        chore = dispatch_of("c-1", message, automatic=automatic)
-        await self.backbone.settle(Turn(conversation=meta, messages=(message,)), chores=[chore])
+        job = dispatch_of("c-1", message, automatic=automatic)
+        await self.backbone.settle(Turn(conversation=meta, messages=(message,)), jobs=[job])
 
     async def state(self, number: int = 1) -> Any:
         found: Any = (await self.backbone.store.noted(DISPATCHED, [f"c-1 r-{number}"])).get(f"c-1 r-{number}")
@@ -159,7 +159,7 @@ async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(ho
     """Before the first part was begun: it is sent after all, once."""
     await house.answer()
     store = house.backbone.store
-    assert len(await store.take_chores("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
+    assert len(await store.lease_jobs("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
     assert await house.dispatching.once() == 0
     house.clock.advance(timedelta(minutes=16))
     await house.dispatching.once()
@@ -195,7 +195,7 @@ async def test_what_helps_nobody_any_more_is_given_up(house: House) -> None:
         await house.dispatching.once()
         house.clock.advance(timedelta(hours=1))
     assert await house.state() == ("given-up", "unreachable")
-    assert await house.backbone.store.chores("dispatch", limit=1) == ()
+    assert await house.backbone.store.waiting_jobs("dispatch", limit=1) == ()
 
 
 async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> None:

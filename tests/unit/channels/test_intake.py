@@ -65,7 +65,7 @@ class House:
         return len(await self.backbone.store.turns(conversation_id, limit=100))
 
     async def dispatched(self) -> list[Any]:
-        return [one.value for one in await self.backbone.store.chores(DISPATCH, limit=10)]
+        return [one.value for one in await self.backbone.store.waiting_jobs(DISPATCH, limit=10)]
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from tests.unit.channels.test_dispatching import Provider, taken
 from tests.unit.channels.test_intake import House, house, telegram
 
 from afterturn.channels.outbox import Outbox
-from afterturn.channels.people import reply_chores
+from afterturn.channels.people import reply_jobs
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import Outgoing, Sent
 from afterturn.channels.types import SuppressReason
@@ -61,6 +61,6 @@ async def test_what_a_person_writes_quotes_nothing(house: House) -> None:
     meta = await house.backbone.store.meta("telegram:-45")
     assert meta is not None
     said = Message(id="r-1", direction=Direction.OUTBOUND, role=Role.OPERATOR, text="I see to it.", at=house.clock())
-    chores = await reply_chores(house.backbone.store, meta, said)
-    await house.backbone.settle(Turn(conversation=meta, messages=(said,)), chores=chores)
+    jobs = await reply_jobs(house.backbone.store, meta, said)
+    await house.backbone.settle(Turn(conversation=meta, messages=(said,)), jobs=jobs)
     assert await told(house) == [("I see to it.", None)]

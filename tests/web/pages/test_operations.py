@@ -12,7 +12,7 @@ from afterturn import Direction, Message, Role, Turn
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.ingest import ANSWER
 from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
-from afterturn.store.kept import Chore
+from afterturn.store.kept import Job
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
@@ -45,16 +45,16 @@ async def test_what_waits_for_an_agent_or_a_provider_is_counted_with_its_age(sit
     clock, meta = site.backbone.clock, await site.backbone.store.meta("gas-smell-2b")
     assert meta is not None
     said = Message(id="m", direction=Direction.OUTBOUND, role=Role.AGENT, text="On our way", at=clock())
-    chores = [
-        Chore(kind=kind, key="m", conversation_id=meta.id, due_at=clock() - timedelta(minutes=age))
+    jobs = [
+        Job(kind=kind, key="m", conversation_id=meta.id, due_at=clock() - timedelta(minutes=age))
         for kind, age in ((ANSWER, 5), (DISPATCH, 7))
     ]
-    await site.backbone.settle(Turn(conversation=meta, messages=(said,)), chores=chores)
+    await site.backbone.settle(Turn(conversation=meta, messages=(said,)), jobs=jobs)
     sample = await take(site.backbone)
-    assert (sample.chores, sample.chores_oldest) == (2, chores[1].due_at)
+    assert (sample.jobs, sample.jobs_oldest) == (2, jobs[1].due_at)
     async with site.client("duty") as client:
         stages = (await client.get("/operations/stages")).text
-    assert re.search(r'data-stage="chores">\s*<h2>Answers and sends</h2>\s*<span class="number">2<', stages)
+    assert re.search(r'data-stage="jobs">\s*<h2>Answers and sends</h2>\s*<span class="number">2<', stages)
     assert "oldest 7m" in stages
 
 

@@ -41,7 +41,7 @@ REGISTRATIONS = "REGISTRATIONS"
 MARKS = "MARKS"
 MONTHS = "CONV_RECENCY_MONTHS"
 OPERATIONS = "OPERATIONS"
-CHORE_KINDS = "CHORE_KINDS"
+JOB_KINDS = "JOB_KINDS"
 
 _MAX_FREE_BYTES = 900
 _ESCAPES = str.maketrans({'"': '"1', "#": '"2'})
@@ -107,22 +107,22 @@ def note(name: str, key: str) -> Key:
     return f"NOTE#{free(name)}", free(key)
 
 
-def chore(kind: str, key: str) -> Key:
-    """What makes a chore known, waiting or done: a partition each, because many are written at once."""
-    return f"CHORE#{escape(kind)}#{escape(key)}", "CHORE"
+def job(kind: str, key: str) -> Key:
+    """What makes a job known, waiting or done: a partition each, because many are written at once."""
+    return f"JOB#{escape(kind)}#{escape(key)}", "JOB"
 
 
-def waiting_chores(kind: str) -> str:
+def waiting_jobs(kind: str) -> str:
     """The partition of what is not done of a kind, in the order in which it can be taken."""
-    return f"CHORES#{escape(kind)}"
+    return f"JOBS#{escape(kind)}"
 
 
-def waiting_chore(kind: str, visible_at: datetime, key: str) -> Key:
-    return waiting_chores(kind), f"{to_text(visible_at)}#{escape(key)}"
+def waiting_job(kind: str, visible_at: datetime, key: str) -> Key:
+    return waiting_jobs(kind), f"{to_text(visible_at)}#{escape(key)}"
 
 
-def chore_kind(kind: str) -> Key:
-    return CHORE_KINDS, free(kind)
+def job_kind(kind: str) -> Key:
+    return JOB_KINDS, free(kind)
 
 
 def failure(consumer: str, conversation_id: str) -> Key:

@@ -22,10 +22,10 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.layout import Placements
 from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, Action, all_of, put, unchanged, update
-from afterturn.store.invariants import ChoreKey
-from afterturn.store.port import Chore
+from afterturn.store.invariants import JobKey
+from afterturn.store.port import Job
 
-ChoresToAdd = Mapping[ChoreKey, tuple[Chore, str]]
+JobsToAdd = Mapping[JobKey, tuple[Job, str]]
 """Each with its value as JSON."""
 
 
@@ -86,13 +86,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was read before a write: the head, and which of the given messages and chores are stored already."""
+    """What was read before a write: the head, and which of the given messages and jobs are stored already."""
 
     head: Head | None = None
     by_id: Mapping[str, Plain] = field(default_factory=dict)
     by_provider: Mapping[str, Plain] = field(default_factory=dict)
     settled_under_key: datetime | None = None
-    chores: Collection[ChoreKey] = ()
+    jobs: Collection[JobKey] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def plan_settle(
     now: datetime,
     emitter: str,
     call: str,
-    chores: ChoresToAdd | None = None,
+    jobs: JobsToAdd | None = None,
 ) -> Plan | Repeat:
     """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
     given = turn.conversation
@@ -183,7 +183,7 @@ def plan_settle(
     ]
     if turn.key is not None:
         actions.append(put(keys.known_turn(given.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
-    actions += _chore_actions(chores, known)
+    actions += _job_actions(jobs, known)
     _check_sizes(actions)
     event = make_event(
         conversation_id=given.id,
@@ -204,12 +204,12 @@ def plan_save(
     placements: Placements,
     *,
     now: datetime,
-    chores: ChoresToAdd | None = None,
+    jobs: JobsToAdd | None = None,
 ) -> Plan | None:
     """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
     head = known.head or Head.new(meta, min([now, *(one.at for one in messages)]))
     arrivals = _arrivals(messages, known, head.message_count)
-    further = _chore_actions(chores, known)
+    further = _job_actions(jobs, known)
     if known.head is not None and not arrivals.messages and not further:
         return None
     after = replace(
@@ -337,14 +337,14 @@ def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime |
     return actions
 
 
-def _chore_actions(chores: ChoresToAdd | None, known: Known) -> list[Action]:
+def _job_actions(jobs: JobsToAdd | None, known: Known) -> list[Action]:
     return [
         action
-        for place, (chore, dump) in (chores or {}).items()
-        if place not in known.chores
+        for place, (job, dump) in (jobs or {}).items()
+        if place not in known.jobs
         for action in (
-            put(keys.chore(*place), {"kind": "chore"}, IS_NEW),
-            put(keys.waiting_chore(chore.kind, chore.due_at, chore.key), rows.chore_item(chore, dump)),
+            put(keys.job(*place), {"kind": "job"}, IS_NEW),
+            put(keys.waiting_job(job.kind, job.due_at, job.key), rows.job_item(job, dump)),
         )
     ]
 

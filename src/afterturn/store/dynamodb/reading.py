@@ -107,10 +107,10 @@ class Reading:
             if len(ids) < _LARGEST_READ:
                 break
             after = ids[-1]
-        kinds = [item["name"] async for item in self._table.items(Query(keys.CHORE_KINDS))]
+        kinds = [item["name"] async for item in self._table.items(Query(keys.JOB_KINDS))]
         return totals | {
             "openWorkOrders": await self._table.count(Query(keys.OPEN_WORK_ORDERS, index=WORK_ORDER)),
-            "chores": sum([await self._table.count(Query(keys.waiting_chores(kind))) for kind in kinds]),
+            "jobs": sum([await self._table.count(Query(keys.waiting_jobs(kind))) for kind in kinds]),
         }
 
     async def _partitions(self, part: Range, before: RecencyKey | None) -> tuple[Index, list[list[str]]]:

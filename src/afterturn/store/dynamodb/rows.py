@@ -31,7 +31,7 @@ from afterturn.model import (
 )
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.port import Chore
+from afterturn.store.port import Job
 
 E = TypeVar("E", Channel, Status)
 
@@ -211,11 +211,11 @@ def urgency_attributes(given: WorkOrder) -> Plain:
     }
 
 
-def chore_item(given: Chore, dump: str) -> Plain:
+def job_item(given: Job, dump: str) -> Plain:
     """``dump``: its value as JSON."""
     return {
-        "kind": "waiting chore",
-        "chore": given.kind,
+        "kind": "waiting job",
+        "job": given.kind,
         "key": given.key,
         "conversationId": given.conversation_id,
         "value": dump,
@@ -224,10 +224,10 @@ def chore_item(given: Chore, dump: str) -> Plain:
     }
 
 
-def chore_fields(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of every kind of chore."""
+def job_fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of every kind of job."""
     return {
-        "kind": item["chore"],
+        "kind": item["job"],
         "key": item["key"],
         "conversation_id": item["conversationId"],
         "value": json.loads(item["value"]),

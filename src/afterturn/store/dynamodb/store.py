@@ -20,7 +20,7 @@ from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn
 from afterturn.store import invariants
 from afterturn.store.dynamodb.amending import Amending
 from afterturn.store.dynamodb.attributes import encodable
-from afterturn.store.dynamodb.chores import Chores
+from afterturn.store.dynamodb.jobs import Jobs
 from afterturn.store.dynamodb.layout import Placements
 from afterturn.store.dynamodb.noting import Noting
 from afterturn.store.dynamodb.placing import Fixed, Live, Placing
@@ -30,10 +30,11 @@ from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.writing import Writing
 from afterturn.store.port import (
     Amendment,
-    Chore,
     ConsumerState,
     Failure,
     FailureKey,
+    Job,
+    LeasedJob,
     Note,
     OrderKey,
     Range,
@@ -41,8 +42,7 @@ from afterturn.store.port import (
     Registration,
     Settled,
     Slice,
-    TakenChore,
-    WaitingChore,
+    WaitingJob,
     Window,
 )
 
@@ -89,7 +89,7 @@ class DynamoStore:
         self._stamping = Stamping(table, clock, claims_kept)
         self._noting = Noting(table, clock)
         self._amending = Amending(table)
-        self._chores = Chores(table, clock, claims_kept)
+        self._jobs = Jobs(table, clock, claims_kept)
         self._reading = Reading(table, placing)
 
     @classmethod
@@ -101,12 +101,12 @@ class DynamoStore:
         return await self._writing.save_conversation(meta, now)
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
-        return await self._writing.save_messages(meta, messages, now, invariants.chores_to_add(chores))
+        return await self._writing.save_messages(meta, messages, now, invariants.jobs_to_add(jobs))
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
-        return await self._writing.settle(turn, now, emitter, invariants.chores_to_add(chores))
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
+        return await self._writing.settle(turn, now, emitter, invariants.jobs_to_add(jobs))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         text, at = invariants.edit_of(text, at)
@@ -173,17 +173,17 @@ class DynamoStore:
     async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
         return await self._noting.notes({name: [encodable(key) for key in keys] for name, keys in wanted.items()})
 
-    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
-        return await self._chores.take(encodable(kind), now, invariants.lease_end(now, lease), limit)
+    async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
+        return await self._jobs.take(encodable(kind), now, invariants.lease_end(now, lease), limit)
 
-    async def finish_chore(self, taken: TakenChore) -> bool:
-        return await self._chores.finish(taken)
+    async def complete(self, taken: LeasedJob) -> bool:
+        return await self._jobs.finish(taken)
 
-    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
-        return await self._chores.put_off(taken, until)
+    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
+        return await self._jobs.put_off(taken, until)
 
-    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
-        return await self._chores.waiting(encodable(kind), limit)
+    async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
+        return await self._jobs.waiting(encodable(kind), limit)
 
     async def amend(
         self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime

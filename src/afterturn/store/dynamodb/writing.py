@@ -19,8 +19,8 @@ from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.layout import Placements, month_of
 from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.plans import (
-    ChoresToAdd,
     Head,
+    JobsToAdd,
     Known,
     Plan,
     Repeat,
@@ -65,22 +65,22 @@ class Writing:
             return await self._table.until_done(lambda: self._save_conversation(meta, now))
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, chores: ChoresToAdd
+        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, jobs: JobsToAdd
     ) -> int:
-        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved, no chores."""
+        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved, no jobs."""
         added = 0
-        await self._note_kinds(chores)
+        await self._note_kinds(jobs)
         async with self._alone(meta.id):
             *earlier, last = _parts(messages)
             for part in earlier:
                 added += await self._table.until_done(partial(self._save, meta, part, now, {}))
-            return added + await self._table.until_done(partial(self._save, meta, last, now, chores))
+            return added + await self._table.until_done(partial(self._save, meta, last, now, jobs))
 
-    async def settle(self, turn: Turn, now: datetime, emitter: str, chores: ChoresToAdd) -> Settled:
+    async def settle(self, turn: Turn, now: datetime, emitter: str, jobs: JobsToAdd) -> Settled:
         attempts = _Attempts(call=uuid.uuid4().hex)
-        await self._note_kinds(chores)
+        await self._note_kinds(jobs)
         async with self._alone(turn.conversation.id):
-            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, chores))
+            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, jobs))
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write, where the guess is right whether the conversation is there; two where it is wrong."""
@@ -103,30 +103,26 @@ class Writing:
                 return rows.conversation(item)
         raise AssertionError("the second write returns or raises")
 
-    async def _save(
-        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, chores: ChoresToAdd
-    ) -> int:
+    async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, jobs: JobsToAdd) -> int:
         placements = await self._placing.current()
-        known = await self._read(meta.id, messages, chores=chores)
-        plan = plan_save(meta, messages, known, placements, now=now, chores=chores)
+        known = await self._read(meta.id, messages, jobs=jobs)
+        plan = plan_save(meta, messages, known, placements, now=now, jobs=jobs)
         if plan is None:
             return 0
         await self._carry_out(meta.id, plan, placements)
         return plan.added
 
-    async def _settle(
-        self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts, chores: ChoresToAdd
-    ) -> Settled:
+    async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts, jobs: JobsToAdd) -> Settled:
         conversation_id = turn.conversation.id
         placements = await self._placing.current()
         kept = self._heads.get(conversation_id)
         if kept is not None:
             known = Known(kept)  # all that is given is taken to be new: if not, the transaction says so
         else:
-            known = await self._read(conversation_id, turn.messages, turn.key, attempts, chores)
+            known = await self._read(conversation_id, turn.messages, turn.key, attempts, jobs)
         if attempts.settled is not None:
             return Settled(attempts.settled, new=True, published=False)
-        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call, chores=chores)
+        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call, jobs=jobs)
         if isinstance(plan, Repeat):
             return await self._settled_before(conversation_id, plan, known.head)
         assert plan.event is not None
@@ -146,9 +142,9 @@ class Writing:
         messages: Sequence[Message],
         key: str | None = None,
         attempts: _Attempts | None = None,
-        chores: ChoresToAdd | None = None,
+        jobs: JobsToAdd | None = None,
     ) -> Known:
-        """The head, and what is known of messages, key and chores: one consistent read of some 65 small items.
+        """The head, and what is known of messages, key and jobs: one consistent read of some 65 small items.
 
         Where this call has sent a turn before and was not told that it was taken, that is found out, too.
         """
@@ -164,8 +160,8 @@ class Writing:
         if under_key is not None:
             wanted.append(under_key)
         sent = {} if attempts is None else {keys.turn(conversation_id, one.occurred_at): one for one in attempts.sent}
-        by_chore = {keys.chore(*place): place for place in chores or ()}
-        found = await self._table.get_many([*wanted, *sent, *by_chore])
+        by_job = {keys.job(*place): place for place in jobs or ()}
+        found = await self._table.get_many([*wanted, *sent, *by_job])
         for turn, event in sent.items():
             if attempts is not None and found.get(turn, {}).get("call") == attempts.call:
                 attempts.settled = event
@@ -174,7 +170,7 @@ class Writing:
             by_id={name: found[one] for name, one in by_id.items() if one in found},
             by_provider={name: found[one] for name, one in by_provider.items() if one in found},
             settled_under_key=rows.time_or_none(found[under_key]["turn"]) if under_key and under_key in found else None,
-            chores=[place for one, place in by_chore.items() if one in found],
+            jobs=[place for one, place in by_job.items() if one in found],
         )
 
     async def _settled_before(self, conversation_id: str, repeat: Repeat, head: Head | None) -> Settled:
@@ -203,10 +199,10 @@ class Writing:
             await self._table.write(put(keys.month(month), {"kind": "recency month"}))
             self._months.add(month)
 
-    async def _note_kinds(self, chores: ChoresToAdd) -> None:
-        """A kind is on record before its first chore is: whoever counts them misses none."""
-        for kind in {kind for kind, _ in chores} - self._kinds:
-            await self._table.write(put(keys.chore_kind(kind), {"kind": "chore kind", "name": kind}))
+    async def _note_kinds(self, jobs: JobsToAdd) -> None:
+        """A kind is on record before its first job is: whoever counts them misses none."""
+        for kind in {kind for kind, _ in jobs} - self._kinds:
+            await self._table.write(put(keys.job_kind(kind), {"kind": "job kind", "name": kind}))
             self._kinds.add(kind)
 
     def _keep(self, conversation_id: str, head: Head) -> None:

@@ -15,10 +15,11 @@ from afterturn.sqlite.database import Database
 from afterturn.store import invariants
 from afterturn.store.port import (
     Amendment,
-    Chore,
     ConsumerState,
     Failure,
     FailureKey,
+    Job,
+    LeasedJob,
     Note,
     OrderKey,
     Range,
@@ -26,8 +27,7 @@ from afterturn.store.port import (
     Registration,
     Settled,
     Slice,
-    TakenChore,
-    WaitingChore,
+    WaitingJob,
     Window,
 )
 from afterturn.store.sqlite import amending, keeping, rows, stamping, writing
@@ -51,13 +51,13 @@ class SqliteStore:
         return await self._database.write(lambda c: writing.save_conversation(c, meta, now))
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, chores: Sequence[Chore] = ()
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
-        to_add = invariants.chores_to_add(chores).values()
+        to_add = invariants.jobs_to_add(jobs).values()
         return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now, to_add))
 
-    async def settle(self, turn: Turn, *, now: datetime, emitter: str, chores: Sequence[Chore] = ()) -> Settled:
-        to_add = invariants.chores_to_add(chores).values() if chores else ()
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
+        to_add = invariants.jobs_to_add(jobs).values() if jobs else ()
         return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox, to_add))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
@@ -120,18 +120,18 @@ class SqliteStore:
     async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
         return await self._database.read(lambda c: {name: keeping.noted(c, name, wanted[name]) for name in wanted})
 
-    async def take_chores(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[TakenChore]:
+    async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
         until, name = invariants.lease_end(now, lease), uuid.uuid4().hex
-        return await self._database.write(lambda c: keeping.take_chores(c, kind, now, until, name, limit))
+        return await self._database.write(lambda c: keeping.lease_jobs(c, kind, now, until, name, limit))
 
-    async def finish_chore(self, taken: TakenChore) -> bool:
-        return await self._database.write(lambda c: keeping.finish_chore(c, taken.kind, taken.key, taken.lease))
+    async def complete(self, taken: LeasedJob) -> bool:
+        return await self._database.write(lambda c: keeping.complete(c, taken.kind, taken.key, taken.lease))
 
-    async def put_off_chore(self, taken: TakenChore, *, until: datetime) -> bool:
-        return await self._database.write(lambda c: keeping.put_off_chore(c, taken.kind, taken.key, taken.lease, until))
+    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
+        return await self._database.write(lambda c: keeping.retry_later(c, taken.kind, taken.key, taken.lease, until))
 
-    async def chores(self, kind: str, *, limit: int) -> Sequence[WaitingChore]:
-        return await self._database.read(lambda c: keeping.chores(c, kind, limit))
+    async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
+        return await self._database.read(lambda c: keeping.waiting_jobs(c, kind, limit))
 
     async def amend(
         self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
@@ -259,7 +259,7 @@ class SqliteStore:
                     "turns": "turns",
                     "stamps": "stamps WHERE through IS NOT NULL",
                     "openWorkOrders": "work_orders WHERE status = 'open'",
-                    "chores": "chores WHERE done = 0",
+                    "jobs": "jobs WHERE done = 0",
                 }.items()
             }
 

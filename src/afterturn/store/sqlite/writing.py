@@ -11,7 +11,7 @@ from afterturn.clock import to_text
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, Message, Status, Turn
 from afterturn.store import invariants
-from afterturn.store.port import Chore, Settled
+from afterturn.store.port import Job, Settled
 from afterturn.store.sqlite import keeping, rows
 
 Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
@@ -55,7 +55,7 @@ def save_messages(
     meta: ConversationMeta,
     messages: Sequence[Message],
     now: datetime,
-    chores: Iterable[tuple[Chore, str]] = (),
+    jobs: Iterable[tuple[Job, str]] = (),
 ) -> int:
     head = _head(connection, meta.id)
     if head is None:
@@ -69,8 +69,8 @@ def save_messages(
         "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
         (last_seq, rows.text_or_none(newest), meta.id),
     )
-    for chore, dump in chores:
-        keeping.add_chore(connection, chore, dump)
+    for job, dump in jobs:
+        keeping.add_job(connection, job, dump)
     return last_seq - head.last_seq
 
 
@@ -80,7 +80,7 @@ def settle(
     now: datetime,
     emitter: str,
     outbox: Outbox | None,
-    chores: Iterable[tuple[Chore, str]] = (),
+    jobs: Iterable[tuple[Job, str]] = (),
 ) -> Settled:
     given = turn.conversation
     claim = rows.to_dump((given.id, turn.key)) if turn.key else None
@@ -144,8 +144,8 @@ def settle(
         connection.execute(
             "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)", (_TURN_CLAIM, claim, occurred)
         )
-    for chore, dump in chores:
-        keeping.add_chore(connection, chore, dump)
+    for job, dump in jobs:
+        keeping.add_job(connection, job, dump)
     if outbox is not None:
         outbox(connection, event, now)
     return Settled(event, new=True, published=outbox is not None)

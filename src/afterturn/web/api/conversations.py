@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
-from afterturn.channels.people import reply_chores
+from afterturn.channels.people import reply_jobs
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, Row, Window
 from afterturn.inbox.query import MAX_LIMIT, Grade, Words
@@ -223,8 +223,8 @@ async def reply(
     message = Message(
         id=f"reply-{name}", direction=Direction.OUTBOUND, role=Role.OPERATOR, text=given.text, at=backbone.clock()
     )
-    chores = await reply_chores(backbone.store, meta, message)
-    receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"), chores=chores)
+    jobs = await reply_jobs(backbone.store, meta, message)
+    receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"), jobs=jobs)
     if not receipt.new:
         stored = await backbone.store.messages(conversation_id)
         if any(one.id == message.id and one.text != message.text for one in stored):

@@ -159,7 +159,7 @@ class StatsShape(Record):
     messages: int
     turns: int
     stamps: int
-    chores: int
+    jobs: int
     open_work_orders: int
     stream: DepthShape
     reactions: WaitingShape

@@ -74,7 +74,7 @@ async def show_depth(caller: OnCall, backbone: Opened) -> JSONResponse:
                 "messages": 1210,
                 "turns": 600,
                 "stamps": 340,
-                "chores": 0,
+                "jobs": 0,
                 "openWorkOrders": 12,
                 "stream": {"main": 3, "retry": 0, "dead": 0, "oldestAt": None},
                 "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},

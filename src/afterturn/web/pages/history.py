@@ -66,7 +66,7 @@ class Point:
 
 def point_of(sample: Sample) -> Point:
     """What of a sample is plotted."""
-    stages = {name: getattr(sample, name) for name in ("main", "retry", "waiting", "chores", "failed", "dead")}
+    stages = {name: getattr(sample, name) for name in ("main", "retry", "waiting", "jobs", "failed", "dead")}
     lags = {name: round(one.lag.total_seconds(), 1) for name, one in sample.consumers.items()}
     return Point(
         at=sample.at,

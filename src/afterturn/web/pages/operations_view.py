@@ -117,7 +117,7 @@ def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
         stage("In the stream", "main", now.main, now.stream_oldest),
         stage("Deferred or replayed", "retry", now.retry, None if now.main else now.stream_oldest),
         stage("Waiting reactions", "waiting", now.waiting, now.reactions_oldest),
-        stage("Answers and sends", "chores", now.chores, now.chores_oldest),
+        stage("Answers and sends", "jobs", now.jobs, now.jobs_oldest),
         stage("Failed reactions", "failed", now.failed, None, bad=True),
         stage("Dead letters", "dead", now.dead, None, bad=True),
     )

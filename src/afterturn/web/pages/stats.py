@@ -21,9 +21,9 @@ T = TypeVar("T")
 _ROWS = 200
 """Newest conversations that a sample looks at, so that it costs the same in every fleet."""
 _FAILURES = 1_000
-_CHORES = 1_000
+_JOBS = 1_000
 """Of each kind; beyond that they are not counted."""
-_CHORE_KINDS = (ANSWER, FINISH_CALL, DISPATCH)
+_JOB_KINDS = (ANSWER, FINISH_CALL, DISPATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Sample:
     failed: int
     stream_oldest: datetime | None
     reactions_oldest: datetime | None
-    chores: int
-    chores_oldest: datetime | None
+    jobs: int
+    jobs_oldest: datetime | None
     looked_at: int
     consumers: Mapping[str, ConsumerSample] = field(default_factory=dict)
 
@@ -73,8 +73,8 @@ async def take(backbone: Backbone) -> Sample:
         backbone.store.failures(limit=_FAILURES),
         backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
     )
-    kinds = await asyncio.gather(*(backbone.store.chores(kind, limit=_CHORES) for kind in _CHORE_KINDS))
-    chores = [one.due_at for kind in kinds for one in kind]
+    kinds = await asyncio.gather(*(backbone.store.waiting_jobs(kind, limit=_JOBS) for kind in _JOB_KINDS))
+    jobs = [one.due_at for kind in kinds for one in kind]
     registrations = await backbone.store.registrations()
     failed = Counter(one.consumer for one in failures)
     rows = [row for row in page.rows if row.conversation.settled_at is not None]
@@ -87,8 +87,8 @@ async def take(backbone: Backbone) -> Sample:
         failed=len(failures),
         stream_oldest=None if depth is None else depth.oldest,
         reactions_oldest=oldest,
-        chores=len(chores),
-        chores_oldest=min(chores, default=None),
+        jobs=len(jobs),
+        jobs_oldest=min(jobs, default=None),
         looked_at=len(rows),
         consumers={name: consumer_sample(name, rows, failed[name], now) for name in registrations},
     )

@@ -1,7 +1,7 @@
-"""The keeping half of the store: chores.
+"""The keeping half of the store: jobs.
 
-A chore is two items. One makes it known, and stays when it is done. The other waits in the partition of its kind, in
-the order in which chores can be taken, and is moved there by whoever takes it or puts it off; done, it is removed. It
+A job is two items. One makes it known, and stays when it is done. The other waits in the partition of its kind, in
+the order in which jobs can be taken, and is moved there by whoever takes it or puts it off; done, it is removed. It
 bears the lease of its taker, and what changes it holds only if that is still so. Reads are consistent: what was written
 can be taken at once.
 """
@@ -31,37 +31,37 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Conflict, Table
-from afterturn.store.port import TakenChore, WaitingChore
+from afterturn.store.port import LeasedJob, WaitingJob
 
 _PAGE = 25
 """Rows looked at for one request, or as many as are wanted: those that others took meanwhile are passed over."""
 
 
-class Chores:
-    """``done_kept``: after that time DynamoDB may forget that a chore was done."""
+class Jobs:
+    """``done_kept``: after that time DynamoDB may forget that a job was done."""
 
     def __init__(self, table: Table, clock: Clock, done_kept: timedelta) -> None:
         self._table = table
         self._clock = clock
         self._done_kept = done_kept
 
-    async def take(self, kind: str, now: datetime, until: datetime, limit: int) -> Sequence[TakenChore]:
+    async def take(self, kind: str, now: datetime, until: datetime, limit: int) -> Sequence[LeasedJob]:
         lease = uuid.uuid4().hex
-        due = Query(keys.waiting_chores(kind), below=to_text(now) + "$")
-        taken: list[TakenChore] = []
+        due = Query(keys.waiting_jobs(kind), below=to_text(now) + "$")
+        taken: list[LeasedJob] = []
         start: Any = None
         while len(taken) < limit:
             found, start = await self._table.query(due, max(limit, _PAGE), start)
             for item in found:
                 if len(taken) < limit and await self._take(item, until, lease):
-                    fields = rows.chore_fields(item)
-                    taken.append(TakenChore(**fields, attempts=item["attempts"] + 1, until=until, lease=lease))
+                    fields = rows.job_fields(item)
+                    taken.append(LeasedJob(**fields, attempts=item["attempts"] + 1, until=until, lease=lease))
             if start is None:
                 break
         return taken
 
-    async def finish(self, taken: TakenChore) -> bool:
-        known = keys.chore(taken.kind, taken.key)
+    async def finish(self, taken: LeasedJob) -> bool:
+        known = keys.job(taken.kind, taken.key)
         forgotten = self._clock() + self._done_kept
         marks = {"done": True, "lease": taken.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
         return await self._carry_out(
@@ -70,7 +70,7 @@ class Chores:
             by=("lease", taken.lease),
         )
 
-    async def put_off(self, taken: TakenChore, until: datetime) -> bool:
+    async def put_off(self, taken: LeasedJob, until: datetime) -> bool:
         item = await self._table.get(_place(taken))
         if item is None or item.get("lease") != taken.lease:
             return False
@@ -78,10 +78,10 @@ class Chores:
         after = {name: value for name, value in item.items() if name not in ("PK", "SK", "lease")} | {"call": call}
         return await self._move(item, until, after, equals("lease", value=taken.lease), by=("call", call))
 
-    async def waiting(self, kind: str, limit: int) -> Sequence[WaitingChore]:
+    async def waiting(self, kind: str, limit: int) -> Sequence[WaitingJob]:
         return [
-            WaitingChore(**rows.chore_fields(item), visible_at=item["SK"].partition("#")[0], attempts=item["attempts"])
-            async for item in self._table.items(Query(keys.waiting_chores(kind)), limit)
+            WaitingJob(**rows.job_fields(item), visible_at=item["SK"].partition("#")[0], attempts=item["attempts"])
+            async for item in self._table.items(Query(keys.waiting_jobs(kind)), limit)
         ]
 
     async def _take(self, item: Plain, until: datetime, lease: str) -> bool:
@@ -94,7 +94,7 @@ class Chores:
         self, item: Plain, visible_at: datetime, after: Plain, condition: Condition, by: tuple[str, str]
     ) -> bool:
         before = item["PK"], item["SK"]
-        place = keys.waiting_chore(item["chore"], visible_at, item["key"])
+        place = keys.waiting_job(item["job"], visible_at, item["key"])
         actions = [put(place, after, condition)] if place == before else [delete(before, condition), put(place, after)]
         return await self._carry_out(actions, shown_at=place, by=by)
 
@@ -117,5 +117,5 @@ class Chores:
         return await self._table.until_done(unit)
 
 
-def _place(taken: TakenChore) -> Key:
-    return keys.waiting_chore(taken.kind, taken.until, taken.key)
+def _place(taken: LeasedJob) -> Key:
+    return keys.waiting_job(taken.kind, taken.until, taken.key)
