@@ -24,11 +24,11 @@ from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.web import server
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
-from afterturn.web.webhooks import mount_hooks
+from afterturn.web.webhooks import mount_webhooks
 from bench.pipeline import hush
 from bench.webhooks_calls import AUTH_TOKEN, SECRET, WARM_UP
 
@@ -55,16 +55,16 @@ async def serve(side: str, path: Path) -> None:
     settings = settings_of(path)
     tokens = path.with_suffix(".toml")
     digest = digest_of(token_of(path))
-    add_token(tokens, Token(name="bench", role=Role.ADMIN, sha256=digest, created_at=system_clock()))
+    add_token(tokens, Token(name="bench", role=CallerRole.ADMIN, sha256=digest, created_at=system_clock()))
     with server.bind("127.0.0.1", 0) as listener:
         async with (
             open_backbone(App(), settings) as backbone,
             open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
         ):
-            app = make_app(backbone, Access(backbone.clock, TokenFile(tokens)))
+            app = make_app(backbone, AccessControl(backbone.clock, TokenFile(tokens)))
             doors = verifying(webhooks.doors) if side == "verify" else webhooks.doors
             counted = Counted(doors)
-            mount_hooks(app, backbone.clock, counted)
+            mount_webhooks(app, backbone.clock, counted)
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as group:
                 group.create_task(backbone.run(stop, eager=side == "eager"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cli.command import add_garbage, call, interrupt, line, query, run, start, turn, wait_for, write_lines
 
 from afterturn import App
-from afterturn.cli.running import what_is_left
+from afterturn.cli.run import what_is_left
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 from afterturn.store.port import Job
 

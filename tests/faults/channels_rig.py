@@ -41,11 +41,11 @@ from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEve
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.model import Channel
 from afterturn.testing import ManualClock
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
-from afterturn.web.webhooks import mount_hooks
+from afterturn.web.webhooks import mount_webhooks
 
 SECRETS = Secrets(
     twilio_auth_token=AUTH_TOKEN,
@@ -185,10 +185,10 @@ async def opened(
         desk.doors = _doors(desk, answering=responder is not None)
         tokens = folder / "tokens.toml"
         if not tokens.exists():
-            add_token(tokens, Token(name="desk", role=Role.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
-        app = make_app(backbone, Access(clock, TokenFile(tokens)))
+            add_token(tokens, Token(name="desk", role=CallerRole.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
+        app = make_app(backbone, AccessControl(clock, TokenFile(tokens)))
         turns = TurnDoor(backbone.settle, SecretStr(SECRET), clock)
-        mount_hooks(app, clock, desk.doors, turns=turns, public=PUBLIC)
+        mount_webhooks(app, clock, desk.doors, turns=turns, public=PUBLIC)
         transport = httpx.ASGITransport(app)
         desk.front = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BEHIND))
         yield desk

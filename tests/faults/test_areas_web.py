@@ -22,7 +22,7 @@ from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TurnDoor
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.stream.port import Queue
-from afterturn.web.webhooks import mount_hooks
+from afterturn.web.webhooks import mount_webhooks
 
 INBOX = f"{API}/conversations"
 
@@ -35,7 +35,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         doors = WebhookRouter(
             Ingest(backbone, backbone.store, clock), clock, doors_of(secrets, Certificates(Served(certificate())))
         )
-        mount_hooks(opened.app, clock, doors, turns=TurnDoor(backbone.settle, SecretStr(SECRET), clock))
+        mount_webhooks(opened.app, clock, doors, turns=TurnDoor(backbone.settle, SecretStr(SECRET), clock))
         yield opened
 
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from tests.web.rig import API, Rig
 
 from afterturn.model import UNASSIGNED
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 
 PROPERTIES = ("oak", "elm", UNASSIGNED)
 SECRET = "marked-{}"
@@ -24,7 +24,7 @@ class Call:
     """``needs``: the least role; None: anybody. ``about``: one conversation, named by ``{conversation}`` in the query
     or by the path. ``fill``: the path's other parameters."""
 
-    needs: Role | None
+    needs: CallerRole | None
     about: bool = False
     good: int = 200
     query: dict[str, str] = field(default_factory=dict)
@@ -41,61 +41,61 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/login"): Call(None, good=401, query={"key": "guessed"}),
     ("GET", "/sign-in"): Call(None),
     ("POST", "/sign-in"): Call(None, good=303, form={"token": "aft_oak"}),
-    ("POST", "/sign-out"): Call(Role.OPERATOR, good=303, form={}),
-    ("GET", "/"): Call(Role.OPERATOR, query={"window": "all", "property": "{property}"}),
-    ("GET", "/search"): Call(Role.OPERATOR, good=303, query={"q": "+1 555 822 6442"}),
-    ("GET", "/live"): Call(Role.OPERATOR, query={"property": "{property}"}),
-    ("GET", "/conversations/{conversation_id}"): Call(Role.OPERATOR, about=True),
-    ("GET", "/conversations/{conversation_id}/live"): Call(Role.OPERATOR, about=True),
+    ("POST", "/sign-out"): Call(CallerRole.OPERATOR, good=303, form={}),
+    ("GET", "/"): Call(CallerRole.OPERATOR, query={"window": "all", "property": "{property}"}),
+    ("GET", "/search"): Call(CallerRole.OPERATOR, good=303, query={"q": "+1 555 822 6442"}),
+    ("GET", "/live"): Call(CallerRole.OPERATOR, query={"property": "{property}"}),
+    ("GET", "/conversations/{conversation_id}"): Call(CallerRole.OPERATOR, about=True),
+    ("GET", "/conversations/{conversation_id}/live"): Call(CallerRole.OPERATOR, about=True),
     ("POST", "/conversations/{conversation_id}/reply"): Call(
-        Role.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
+        CallerRole.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
     ),
     ("POST", "/conversations/{conversation_id}/amend"): Call(
-        Role.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
+        CallerRole.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
     ),
     ("POST", "/conversations/{conversation_id}/close-order"): Call(
-        Role.OPERATOR, about=True, good=303, form={"order": "wo-{conversation}"}
+        CallerRole.OPERATOR, about=True, good=303, form={"order": "wo-{conversation}"}
     ),
-    ("GET", "/operations"): Call(Role.ON_CALL),
-    ("GET", "/operations/stages"): Call(Role.ON_CALL),
-    ("POST", "/operations/redrive"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
-    ("POST", "/operations/retry"): Call(Role.ON_CALL, good=303, form={"all": "1"}),
-    ("POST", "/operations/emit"): Call(Role.ON_CALL, good=303, form={"owed": "24h"}),
-    ("POST", "/operations/consumers"): Call(Role.ADMIN, good=303, form={"do": "promote", "name": "topics"}),
-    ("GET", f"{API}/session"): Call(Role.OPERATOR),
+    ("GET", "/operations"): Call(CallerRole.ON_CALL),
+    ("GET", "/operations/stages"): Call(CallerRole.ON_CALL),
+    ("POST", "/operations/redrive"): Call(CallerRole.ON_CALL, good=303, form={"all": "1"}),
+    ("POST", "/operations/retry"): Call(CallerRole.ON_CALL, good=303, form={"all": "1"}),
+    ("POST", "/operations/emit"): Call(CallerRole.ON_CALL, good=303, form={"owed": "24h"}),
+    ("POST", "/operations/consumers"): Call(CallerRole.ADMIN, good=303, form={"do": "promote", "name": "topics"}),
+    ("GET", f"{API}/session"): Call(CallerRole.OPERATOR),
     ("POST", f"{API}/session"): Call(None, body={"token": "aft_oak"}),
-    ("DELETE", f"{API}/session"): Call(Role.OPERATOR, good=204),
-    ("GET", f"{API}/conversations"): Call(Role.OPERATOR, query={"window": "all", "property": "{property}"}),
-    ("GET", f"{API}/conversations/{{conversation_id}}"): Call(Role.OPERATOR, about=True),
+    ("DELETE", f"{API}/session"): Call(CallerRole.OPERATOR, good=204),
+    ("GET", f"{API}/conversations"): Call(CallerRole.OPERATOR, query={"window": "all", "property": "{property}"}),
+    ("GET", f"{API}/conversations/{{conversation_id}}"): Call(CallerRole.OPERATOR, about=True),
     ("PATCH", f"{API}/conversations/{{conversation_id}}"): Call(
-        Role.OPERATOR, about=True, body={"assignee": "ann"}, headers={"if-match": "*"}
+        CallerRole.OPERATOR, about=True, body={"assignee": "ann"}, headers={"if-match": "*"}
     ),
-    ("GET", f"{API}/conversations/{{conversation_id}}/messages"): Call(Role.OPERATOR, about=True),
-    ("GET", f"{API}/conversations/{{conversation_id}}/turns"): Call(Role.OPERATOR, about=True),
-    ("GET", f"{API}/conversations/{{conversation_id}}/stamps"): Call(Role.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/messages"): Call(CallerRole.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/turns"): Call(CallerRole.OPERATOR, about=True),
+    ("GET", f"{API}/conversations/{{conversation_id}}/stamps"): Call(CallerRole.OPERATOR, about=True),
     ("POST", f"{API}/conversations/{{conversation_id}}/replies"): Call(
-        Role.OPERATOR, about=True, good=201, body={"text": "At nine."}, headers=_KEY
+        CallerRole.OPERATOR, about=True, good=201, body={"text": "At nine."}, headers=_KEY
     ),
-    ("GET", f"{API}/work-orders"): Call(Role.OPERATOR, about=True, query={"conversation": "{conversation}"}),
+    ("GET", f"{API}/work-orders"): Call(CallerRole.OPERATOR, about=True, query={"conversation": "{conversation}"}),
     ("POST", f"{API}/conversations/{{conversation_id}}/work-orders/{{order_id}}/close"): Call(
-        Role.OPERATOR, about=True, fill={"order_id": "wo-{conversation}"}
+        CallerRole.OPERATOR, about=True, fill={"order_id": "wo-{conversation}"}
     ),
-    ("GET", f"{API}/ledger/audit"): Call(Role.ON_CALL, query={"property": "{property}", "grace": "0s"}),
-    ("POST", f"{API}/ledger/sweep"): Call(Role.ON_CALL, body={"property": "{property}", "grace": "0s"}),
+    ("GET", f"{API}/ledger/audit"): Call(CallerRole.ON_CALL, query={"property": "{property}", "grace": "0s"}),
+    ("POST", f"{API}/ledger/sweep"): Call(CallerRole.ON_CALL, body={"property": "{property}", "grace": "0s"}),
     ("POST", f"{API}/ledger/replays"): Call(
-        Role.ON_CALL, good=202, body={"consumers": ["topics"]}, headers={"idempotency-key": "replay"}
+        CallerRole.ON_CALL, good=202, body={"consumers": ["topics"]}, headers={"idempotency-key": "replay"}
     ),
-    ("GET", f"{API}/ledger/replays/{{replay_id}}"): Call(Role.ON_CALL, good=404, fill={"replay_id": "none"}),
-    ("GET", f"{API}/stream"): Call(Role.ON_CALL),
-    ("GET", f"{API}/stats"): Call(Role.ON_CALL),
-    ("GET", f"{API}/dead-letters"): Call(Role.ON_CALL),
-    ("POST", f"{API}/dead-letters/redrive"): Call(Role.ON_CALL, body={"all": True}),
-    ("GET", f"{API}/dead-letters/{{letter_id}}"): Call(Role.ON_CALL, fill={"letter_id": "{letter}"}),
-    ("GET", f"{API}/reactions/failed"): Call(Role.ON_CALL),
-    ("POST", f"{API}/reactions/retry"): Call(Role.ON_CALL, body={"all": True}),
-    ("GET", f"{API}/consumers"): Call(Role.ON_CALL),
-    ("POST", f"{API}/consumers/{{name}}/promote"): Call(Role.ADMIN, fill={"name": "topics"}),
-    ("POST", f"{API}/consumers/{{name}}/retire"): Call(Role.ADMIN, fill={"name": "topics"}),
+    ("GET", f"{API}/ledger/replays/{{replay_id}}"): Call(CallerRole.ON_CALL, good=404, fill={"replay_id": "none"}),
+    ("GET", f"{API}/stream"): Call(CallerRole.ON_CALL),
+    ("GET", f"{API}/stats"): Call(CallerRole.ON_CALL),
+    ("GET", f"{API}/dead-letters"): Call(CallerRole.ON_CALL),
+    ("POST", f"{API}/dead-letters/redrive"): Call(CallerRole.ON_CALL, body={"all": True}),
+    ("GET", f"{API}/dead-letters/{{letter_id}}"): Call(CallerRole.ON_CALL, fill={"letter_id": "{letter}"}),
+    ("GET", f"{API}/reactions/failed"): Call(CallerRole.ON_CALL),
+    ("POST", f"{API}/reactions/retry"): Call(CallerRole.ON_CALL, body={"all": True}),
+    ("GET", f"{API}/consumers"): Call(CallerRole.ON_CALL),
+    ("POST", f"{API}/consumers/{{name}}/promote"): Call(CallerRole.ADMIN, fill={"name": "topics"}),
+    ("POST", f"{API}/consumers/{{name}}/retire"): Call(CallerRole.ADMIN, fill={"name": "topics"}),
 }
 
 

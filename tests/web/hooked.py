@@ -24,7 +24,7 @@ from afterturn.channels.ses.sns import Certificates
 from afterturn.channels.turns import TURNS, TurnDoor
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
-from afterturn.web.webhooks import mount_hooks
+from afterturn.web.webhooks import mount_webhooks
 
 SECRETS = Secrets(
     twilio_auth_token="12345",
@@ -46,7 +46,7 @@ def hooks(rig: Rig) -> frozenset[str]:
     intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     doors = WebhookRouter(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
     turns = TurnDoor(rig.backbone.settle, SecretStr(SECRET), rig.clock)
-    mount_hooks(rig.app, rig.clock, doors, turns=turns, chat=True)
+    mount_webhooks(rig.app, rig.clock, doors, turns=turns, chat=True)
     return frozenset({TURNS, *doors.endpoints})
 
 

@@ -36,22 +36,22 @@ from afterturn.settle import Settler
 from afterturn.store.port import Store
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 BASE = "http://testserver"
 API = "/api/v1"
 
-CALLERS: dict[str, tuple[Role, tuple[str, ...] | None]] = {
-    "oak": (Role.OPERATOR, ("oak",)),
-    "elm": (Role.OPERATOR, ("elm",)),
-    "strays": (Role.OPERATOR, ("UNASSIGNED",)),
-    "desk": (Role.OPERATOR, None),
-    "duty": (Role.ON_CALL, None),
-    "root": (Role.ADMIN, None),
+CALLERS: dict[str, tuple[CallerRole, tuple[str, ...] | None]] = {
+    "oak": (CallerRole.OPERATOR, ("oak",)),
+    "elm": (CallerRole.OPERATOR, ("elm",)),
+    "strays": (CallerRole.OPERATOR, ("UNASSIGNED",)),
+    "desk": (CallerRole.OPERATOR, None),
+    "duty": (CallerRole.ON_CALL, None),
+    "root": (CallerRole.ADMIN, None),
 }
 """A token each, whose text is ``aft_`` and the name."""
 
@@ -62,7 +62,7 @@ class Rig:
 
     backbone: Backbone
     clock: ManualClock
-    access: Access
+    access: AccessControl
     tokens: Path
     app: FastAPI = field(repr=False)
 
@@ -144,7 +144,7 @@ async def open_rig(folder: Path, store: Store | None = None, **limits: Any) -> A
     settings = Settings(db=folder / "web.db")
     async with open_backbone(own, settings, clock=clock) as opened:
         backbone = opened if store is None else await _on(store, opened)
-        access = Access(clock, TokenFile(tokens))
+        access = AccessControl(clock, TokenFile(tokens))
         yield Rig(backbone, clock, access, tokens, make_app(backbone, access, **limits))
 
 

@@ -11,7 +11,7 @@ from tests.web.rig import API, BASE, START, Rig, error_of, raw
 
 from afterturn.errors import ConfigError
 from afterturn.web.access import COOKIE, LOGIN_TRIES, check_binding
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, add_token, digest_of, remove_token
 
 SESSION = f"{API}/session"
@@ -45,7 +45,9 @@ async def test_a_token_ends_when_it_expires(rig: Rig) -> None:
     until = START + timedelta(hours=1)
     add_token(
         rig.tokens,
-        Token(name="guest", role=Role.OPERATOR, sha256=digest_of("aft_guest"), created_at=START, expires_at=until),
+        Token(
+            name="guest", role=CallerRole.OPERATOR, sha256=digest_of("aft_guest"), created_at=START, expires_at=until
+        ),
     )
     async with rig.client("guest") as client:
         assert (await client.get(SESSION)).status_code == 200
@@ -184,8 +186,8 @@ async def test_whoever_guesses_has_to_wait(rig: Rig) -> None:
 
 async def test_what_one_address_tries_holds_up_no_other(rig: Rig) -> None:
     for _ in range(LOGIN_TRIES):
-        rig.access.turned_away("192.0.2.1")
-    assert rig.access.turned_away("192.0.2.1") is not None
+        rig.access.count_failed_login("192.0.2.1")
+    assert rig.access.count_failed_login("192.0.2.1") is not None
     transport = httpx.ASGITransport(rig.app, client=("192.0.2.2", 1))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
         assert (await client.post(SESSION, json={"token": "aft_wrong"})).status_code == 401

@@ -24,11 +24,11 @@ from tests.web.rig import API, START, Rig, error_of, open_rig
 
 from afterturn.backbone import Backbone
 from afterturn.clock import system_clock
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, add_token, digest_of
-from afterturn.web.webhooks import mount_hooks
+from afterturn.web.webhooks import mount_webhooks
 
 Test = Callable[..., Awaitable[None]]
 
@@ -38,9 +38,9 @@ WRITES = {"idempotency-key": "k-1", "if-match": "*"}
 
 
 def _all() -> list[Endpoint]:
-    app = make_app(cast(Backbone, None), Access(system_clock))
+    app = make_app(cast(Backbone, None), AccessControl(system_clock))
     nobody = cast(Any, None)
-    mount_hooks(app, system_clock, nobody, turns=cast(Any, object()))
+    mount_webhooks(app, system_clock, nobody, turns=cast(Any, object()))
     return endpoints(app)
 
 
@@ -228,7 +228,7 @@ async def test_an_expired_token(rig: Rig, where: Endpoint) -> None:
     name = f"old-{digest_of(str(where))[:12]}"
     token = Token(
         name=name,
-        role=Role.ADMIN,
+        role=CallerRole.ADMIN,
         sha256=digest_of(f"aft_{name}"),
         created_at=START,
         expires_at=rig.clock() + timedelta(minutes=1),

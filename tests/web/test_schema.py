@@ -23,7 +23,7 @@ from tests.web.test_errors import THEIRS
 from afterturn.backbone import Backbone
 from afterturn.channels.turns import TURNS
 from afterturn.clock import system_clock
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
 from afterturn.web.signed import CHAT
 
@@ -32,7 +32,7 @@ EXAMPLES = 12
 
 
 def _operations() -> list[tuple[str, str]]:
-    app: FastAPI = make_app(cast(Backbone, None), Access(system_clock))
+    app: FastAPI = make_app(cast(Backbone, None), AccessControl(system_clock))
     return [(path, method) for path, methods in app.openapi()["paths"].items() for method in methods]
 
 

@@ -12,7 +12,7 @@ from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of,
 from tests.web.rig import API, CALLERS, Rig, error_of, ids
 
 from afterturn.model import UNASSIGNED
-from afterturn.web.pages.sse import Live
+from afterturn.web.pages.sse import EventStreams
 from afterturn.web.tokens import remove_token
 
 INBOX = f"{API}/conversations"
@@ -40,7 +40,7 @@ async def test_every_address_is_in_the_matrix(rig: Rig) -> None:
 async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, where: tuple[str, str]) -> None:
     call = CALLS[where]
     made = await fill(rig)
-    rig.app.state.live = Live(every=0.01, looks=1)  # so that a stream ends
+    rig.app.state.live = EventStreams(every=0.01, looks=1)  # so that a stream ends
     for caller in (None, *CALLERS):
         async with rig.client(caller) as client:
             for property_id in PROPERTIES:
@@ -140,7 +140,7 @@ async def test_the_messages_cursor_of_one_conversation_is_none_of_another(rig: R
 
 async def test_a_live_stream_tells_of_no_arrival_that_is_hidden(rig: Rig) -> None:
     await fill(rig)
-    rig.app.state.live = Live(every=0.01, looks=1)
+    rig.app.state.live = EventStreams(every=0.01, looks=1)
     told = {}
     for caller, query in (("oak", {}), ("oak", {"property": "elm"}), ("desk", {}), ("desk", {"property": "elm"})):
         async with rig.client(caller) as client:
@@ -208,7 +208,7 @@ async def test_a_cursor_for_words_is_none_for_others(rig: Rig) -> None:
 async def test_words_find_what_is_hidden_as_they_find_what_nobody_said(rig: Rig) -> None:
     """By the API, the pages, the search box and the live stream; with a filter on the property, and without."""
     await fill(rig)
-    rig.app.state.live = Live(every=0.01, looks=1)
+    rig.app.state.live = EventStreams(every=0.01, looks=1)
     for caller in CALLERS:
         visible = {name_of(one) for one in PROPERTIES if one not in hidden_from(caller)}
         async with rig.client(caller) as client:
@@ -260,7 +260,7 @@ async def test_a_cursor_of_words_leads_nobody_into_anothers_scope_and_names_noth
 async def test_a_live_stream_ends_with_the_right_to_see_it(rig: Rig) -> None:
     """Each look asks again: a token that is revoked, a conversation that has gone to another property."""
     await rig.settle("c-oak", "Hello", property_id="oak")
-    rig.app.state.live = Live(every=0.01, looks=3)
+    rig.app.state.live = EventStreams(every=0.01, looks=3)
     async with rig.client("oak") as client:
         lines = (await client.get("/conversations/c-oak/live")).text
         assert "event: over" not in lines

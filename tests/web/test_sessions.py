@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from afterturn.web.sessions import LASTS, Links, Sessions, Tries
+from afterturn.web.sessions import SESSION_LIFETIME, LoginLinks, RateLimiter, Sessions
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -35,8 +35,8 @@ def test_too_many_sessions_of_one_token_end_its_own_and_nobody_else_s() -> None:
 def test_a_session_lasts_to_its_end_and_no_longer() -> None:
     sessions = Sessions(numbered)
     cookie, session = sessions.open("digest", NOW)
-    assert sessions.find(cookie, NOW + LASTS - timedelta(microseconds=1)) is session
-    assert sessions.find(cookie, NOW + LASTS) is None
+    assert sessions.find(cookie, NOW + SESSION_LIFETIME - timedelta(microseconds=1)) is session
+    assert sessions.find(cookie, NOW + SESSION_LIFETIME) is None
     assert sessions.find(cookie, NOW) is None
 
 
@@ -48,7 +48,7 @@ def test_every_session_has_secrets_of_its_own() -> None:
 
 
 def test_a_link_is_good_once_and_each_for_itself() -> None:
-    links = Links(numbered)
+    links = LoginLinks(numbered)
     first, second = links.make(NOW), links.make(NOW)
     assert links.redeem(first, NOW)
     assert not links.redeem(first, NOW)
@@ -57,7 +57,7 @@ def test_a_link_is_good_once_and_each_for_itself() -> None:
 
 
 def test_tries_are_counted_in_any_span_and_not_by_the_clock() -> None:
-    tries = Tries(2, timedelta(seconds=10))
+    tries = RateLimiter(2, timedelta(seconds=10))
     at = [NOW + timedelta(seconds=seconds) for seconds in (0, 6, 9, 10, 15, 16)]
     assert tries.take("a", at[0]) is None
     assert tries.take("a", at[1]) is None
@@ -68,7 +68,7 @@ def test_tries_are_counted_in_any_span_and_not_by_the_clock() -> None:
 
 
 def test_a_flood_of_addresses_fills_no_memory() -> None:
-    tries = Tries(1, timedelta(minutes=1))
+    tries = RateLimiter(1, timedelta(minutes=1))
     for number in range(10_001):
         assert tries.take(str(number), NOW) is None
     assert tries.take("10000", NOW) is not None

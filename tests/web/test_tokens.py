@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from afterturn.errors import ConfigError, InvalidInput, NotFound
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of, read_tokens, remove_token
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 def token(name: str, **given: object) -> Token:
     return Token.model_validate(
-        {"name": name, "role": Role.OPERATOR, "sha256": digest_of(f"aft_{name}"), "created_at": NOW, **given}
+        {"name": name, "role": CallerRole.OPERATOR, "sha256": digest_of(f"aft_{name}"), "created_at": NOW, **given}
     )
 
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read_again(path: Path) -> None:
     odd = ("oak", 'with "quotes" and \\', "ünïcode 🔑", "UNASSIGNED", "a#b", "'")
-    added = [token("one"), token("two", properties=odd, expires_at=NOW), token("three", role=Role.ADMIN)]
+    added = [token("one"), token("two", properties=odd, expires_at=NOW), token("three", role=CallerRole.ADMIN)]
     for one in added:
         add_token(path, one)
     assert list(read_tokens(path)) == added
@@ -108,8 +108,8 @@ def test_times_may_be_written_as_toml_has_them(path: Path) -> None:
     assert TokenFile(path).find("aft_x", NOW) is not None
 
 
-@pytest.mark.parametrize("role", [Role.ON_CALL, Role.ADMIN])
-def test_what_is_beyond_operators_is_over_all_properties(role: Role) -> None:
+@pytest.mark.parametrize("role", [CallerRole.ON_CALL, CallerRole.ADMIN])
+def test_what_is_beyond_operators_is_over_all_properties(role: CallerRole) -> None:
     with pytest.raises(ValueError, match="over all properties"):
         token("one", role=role, properties=("oak",))
     with pytest.raises(ValueError, match="empty"):

@@ -8,22 +8,9 @@ from typing import Annotated
 
 import typer
 
-from afterturn.cli import (
-    aws,
-    counting,
-    demo,
-    ledger,
-    reactions,
-    reading,
-    running,
-    serving,
-    simulating,
-    stream,
-    tokens,
-    writing,
-)
+from afterturn.cli import aws, dead_letters, demo, inbox, ledger, reactions, run, settle, simulate, stats, tokens, up
 from afterturn.cli.exits import EPILOG, Commands
-from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, Shared, set_up_logging
+from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, SharedOptions, set_up_logging
 from afterturn.cli.output import note
 from afterturn.operations.wires.settings import misspelt
 
@@ -43,22 +30,22 @@ _LOOK = "Look"
 _REPAIR = "Check and repair"
 
 app.command("demo", rich_help_panel=_START)(demo.demo)
-app.command("import", rich_help_panel=_RUN)(writing.import_)
-app.command("settle", rich_help_panel=_RUN)(writing.settle)
-app.command("simulate", rich_help_panel=_RUN)(simulating.simulate)
-app.command("up", rich_help_panel=_RUN)(serving.up)
-app.command("bridge", rich_help_panel=_RUN)(running.bridge)
-app.command("worker", rich_help_panel=_RUN)(running.worker)
-app.command("drain", rich_help_panel=_RUN)(running.drain)
-app.command("inbox", rich_help_panel=_LOOK)(reading.inbox)
-app.command("show", rich_help_panel=_LOOK)(reading.show)
-app.command("work-orders", rich_help_panel=_LOOK)(reading.work_orders)
-app.command("stats", rich_help_panel=_LOOK)(counting.stats)
+app.command("import", rich_help_panel=_RUN)(settle.import_)
+app.command("settle", rich_help_panel=_RUN)(settle.settle)
+app.command("simulate", rich_help_panel=_RUN)(simulate.simulate)
+app.command("up", rich_help_panel=_RUN)(up.up)
+app.command("bridge", rich_help_panel=_RUN)(run.bridge)
+app.command("worker", rich_help_panel=_RUN)(run.worker)
+app.command("drain", rich_help_panel=_RUN)(run.drain)
+app.command("inbox", rich_help_panel=_LOOK)(inbox.inbox)
+app.command("show", rich_help_panel=_LOOK)(inbox.show)
+app.command("work-orders", rich_help_panel=_LOOK)(inbox.work_orders)
+app.command("stats", rich_help_panel=_LOOK)(stats.stats)
 app.command("audit", rich_help_panel=_REPAIR)(ledger.audit)
 app.command("sweep", rich_help_panel=_REPAIR)(ledger.sweep)
 app.command("replay", rich_help_panel=_REPAIR)(ledger.replay)
 app.add_typer(reactions.app, name="reactions", rich_help_panel=_REPAIR)
-app.add_typer(stream.app, name="dead-letters", rich_help_panel=_REPAIR)
+app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=_REPAIR)
 app.add_typer(tokens.app, name="token", rich_help_panel=_RUN)
 app.add_typer(aws.app, name="aws", rich_help_panel=_REPAIR)
 
@@ -89,7 +76,7 @@ def root(
     what the reactions stamped (`inbox`, `show`), and the ledger proves that nothing is owed (`audit`).
     Start with `afterturn demo`.
     """
-    ctx.obj = Shared(profile=profile, db=db, app=app_name, log_level=log_level)
+    ctx.obj = SharedOptions(profile=profile, db=db, app=app_name, log_level=log_level)
     set_up_logging(ctx, None)
     for name, near in misspelt(os.environ):
         note(f"{name} is no setting of afterturn, and is ignored; did you mean {near}?")

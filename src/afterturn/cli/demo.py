@@ -20,12 +20,12 @@ from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
 from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
-from afterturn.cli.loading import Loader, Tally
-from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, cli_settings, set_up_logging
+from afterturn.cli.inbox import last_words
+from afterturn.cli.loader import ImportCounts, Loader
+from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, cli_settings, set_up_logging
 from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
 from afterturn.cli.place import export_of, on_scratch, place_of
-from afterturn.cli.reading import last_words
-from afterturn.cli.running import drained, is_clean
+from afterturn.cli.run import drained, is_clean
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
 from afterturn.importers.records import ImportedConversation
@@ -47,7 +47,7 @@ def demo(
     Conversations of a fictional property manager come into a new temporary folder (or --db, or
     AFTERTURN_LOCAL_FOLDER). Nothing is sent anywhere: webhooks and language models of your settings are left out.
     """
-    set_up_logging(ctx, log_level, default=Level.OFF)
+    set_up_logging(ctx, log_level, default=LogLevelName.OFF)
     settings = on_scratch(cli_settings(ctx, db), db=db or ctx.obj.db)
     settings = settings.model_copy(update={"webhook_url": None, "alert_url": None, "model": None})
     raise typer.Exit(asyncio.run(_demo(app_of(ctx, app), settings)))
@@ -84,14 +84,14 @@ async def _demo(app: App, settings: Settings) -> Exit:
     return Exit.OK if is_clean(left, audit) else Exit.OWED
 
 
-async def _settle(backbone: Backbone) -> Tally:
+async def _settle(backbone: Backbone) -> ImportCounts:
     """Voice calls utterance by utterance, then every turn in the way that an import takes."""
     scripted = list(sample(backbone.clock()))
     await asyncio.gather(*(_speak(backbone, one) for one in scripted))
     loader = Loader(backbone, on_bad=lambda record: note(f"bad: {record}"))
     await loader.load(_conversations(scripted), asyncio.Event())
-    loader.tally.messages += sum(len(one.spoken) for one in scripted)
-    return loader.tally
+    loader.counts.messages += sum(len(one.spoken) for one in scripted)
+    return loader.counts
 
 
 async def _speak(backbone: Backbone, one: Scripted) -> None:
@@ -104,7 +104,7 @@ def _conversations(scripted: Sequence[Scripted]) -> Iterator[ImportedConversatio
         yield one.conversation
 
 
-def _print_work(tally: Tally, consumers: Sequence[str], settling: float, reacting: float) -> None:
+def _print_work(tally: ImportCounts, consumers: Sequence[str], settling: float, reacting: float) -> None:
     print()
     print(
         f"{count(tally.conversations, 'conversation')}, {count(tally.turns, 'turn')}, "

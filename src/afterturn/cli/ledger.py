@@ -18,9 +18,9 @@ from afterturn.cli.options import (
     Since,
     Until,
     cli_settings,
-    known,
-    observed,
+    open_existing,
     read_grace,
+    require_consumers,
     selection,
     settings_of,
 )
@@ -65,7 +65,7 @@ def audit(
 
 
 async def _audit(settings: Settings, part: Selection, grace: str | None) -> Audit:
-    async with observed(settings) as backbone:
+    async with open_existing(settings) as backbone:
         return await backbone.ledger.audit(part, grace=read_grace(grace, settings), progress=_counter("conversations"))
 
 
@@ -122,7 +122,7 @@ def sweep(
 async def _sweep(
     settings: Settings, part: Selection | None, grace: str | None, *, everything: bool
 ) -> tuple[Debt, ...]:
-    async with observed(settings) as backbone:
+    async with open_existing(settings) as backbone:
         return await backbone.ledger.sweep(
             part, grace=read_grace(grace, settings), everything=everything, progress=_counter("conversations")
         )
@@ -169,8 +169,8 @@ def replay(
 
 
 async def _replay(settings: Settings, part: Selection, consumers: Sequence[str], rate: float | None) -> int:
-    async with observed(settings) as backbone:
-        known(consumers, list(await backbone.store.registrations()))
+    async with open_existing(settings) as backbone:
+        require_consumers(consumers, list(await backbone.store.registrations()))
         return await backbone.ledger.replay(part, consumers=consumers, rate=rate, progress=_counter("events"))
 
 

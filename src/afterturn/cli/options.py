@@ -29,7 +29,7 @@ from afterturn.reactions.window import ReactionContext, TurnWindow
 T = TypeVar("T")
 
 
-class Level(StrEnum):
+class LogLevelName(StrEnum):
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
@@ -39,13 +39,13 @@ class Level(StrEnum):
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedOptions:
     """What was given before the command's name, or by a variable."""
 
     profile: Profile | None = None
     db: Path | None = None
     app: str | None = None
-    log_level: Level | None = None
+    log_level: LogLevelName | None = None
 
 
 _PROFILE = (
@@ -83,11 +83,11 @@ Profiled = Annotated[Profile | None, _flag(*_PROFILE, callback=_remember_profile
 """Remembered for :func:`settings_of`; a command that declares it need not pass it on."""
 Db = Annotated[Path | None, _flag(*_DB)]
 AppName = Annotated[str | None, _flag(*_APP)]
-LogLevel = Annotated[Level | None, _flag(*_LOG)]
+LogLevel = Annotated[LogLevelName | None, _flag(*_LOG)]
 RootProfile = Annotated[Profile | None, _root(*_PROFILE)]
 RootDb = Annotated[Path | None, _root(*_DB)]
 RootApp = Annotated[str | None, _root(*_APP)]
-RootLogLevel = Annotated[Level | None, _root(*_LOG)]
+RootLogLevel = Annotated[LogLevelName | None, _root(*_LOG)]
 
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON on stdout, and nothing else there.")]
 Since = Annotated[
@@ -102,7 +102,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, 
 
 def settings_of(ctx: typer.Context, db: Path | None, **given: Any) -> Settings:
     """The settings of a command; logging is set up on the way."""
-    shared: Shared = ctx.obj
+    shared: SharedOptions = ctx.obj
     return read_settings(db=db or shared.db, profile=shared.profile, **given)
 
 
@@ -117,7 +117,9 @@ def app_of(ctx: typer.Context, name: str | None) -> App:
     return load_app(chosen) if chosen else App()
 
 
-def set_up_logging(ctx: typer.Context, given: Level | None, default: Level = Level.WARNING) -> None:
+def set_up_logging(
+    ctx: typer.Context, given: LogLevelName | None, default: LogLevelName = LogLevelName.WARNING
+) -> None:
     """Log lines to stderr, ids and counters only: ``2026-03-01T12:00:05Z INFO action=… conversation_id=…``."""
     level = given or ctx.obj.log_level or default
     handler = _Stderr()
@@ -126,8 +128,8 @@ def set_up_logging(ctx: typer.Context, given: Level | None, default: Level = Lev
     handler.setFormatter(formatter)
     handler.addFilter(_without_content)
     silent = logging.CRITICAL + 1
-    logging.basicConfig(level=silent if level is Level.OFF else logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("afterturn").setLevel(silent if level is Level.OFF else level.value.upper())
+    logging.basicConfig(level=silent if level is LogLevelName.OFF else logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("afterturn").setLevel(silent if level is LogLevelName.OFF else level.value.upper())
 
 
 _TELL_ERRORS_WITH_THEIR_TEXT = ("asyncio", "temporalio")
@@ -166,7 +168,7 @@ def require_store(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def observed(settings: Settings) -> AsyncIterator[Backbone]:
+async def open_existing(settings: Settings) -> AsyncIterator[Backbone]:
     """An existing store, for commands that look and ask but run nothing.
 
     No app is loaded: the ledger knows the consumers, and looking must not register any.
@@ -211,7 +213,7 @@ def flag_value(flag: str, read: Callable[[str], T], text: str) -> T:
         raise InvalidRecord(flag, str(error)) from None
 
 
-def known(names: Sequence[str], registered: Sequence[str]) -> None:
+def require_consumers(names: Sequence[str], registered: Sequence[str]) -> None:
     """Raise NotFound for a consumer that was never registered."""
     for name in names:
         if name not in registered:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.cli.options import Db, Json, Limit, Profiled, known, observed, settings_of
+from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, require_consumers, settings_of
 from afterturn.cli.output import age, count, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.config import as_written
@@ -48,7 +48,7 @@ def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
 
 
 async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         failed = Counter(one.consumer for one in await backbone.store.failures(limit=_ALL))
         return [
             {
@@ -98,7 +98,7 @@ def failed(
 
 
 async def _failures(ctx: typer.Context, db: Any, limit: int) -> tuple[tuple[Failure, ...], Any]:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         return await backbone.store.failures(limit=limit), backbone.clock()
 
 
@@ -126,9 +126,9 @@ def retry(
 
 
 async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: str | None) -> list[tuple[str, str]]:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         if consumer is not None:
-            known([consumer], list(await backbone.store.registrations()))
+            require_consumers([consumer], list(await backbone.store.registrations()))
         chosen = [
             (one.conversation_id, one.consumer)
             for one in await backbone.store.failures(limit=_ALL)
@@ -160,5 +160,5 @@ def retire(ctx: typer.Context, consumer: Name, profile: Profiled = None, db: Db 
 
 
 async def _set_state(ctx: typer.Context, db: Any, consumer: str, state: ConsumerState) -> None:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         await backbone.store.set_state(consumer, state)

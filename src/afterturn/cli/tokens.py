@@ -13,7 +13,7 @@ from afterturn.cli.options import Json, flag_value, settings_of
 from afterturn.cli.output import facts, note, table, write_json
 from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.model import parse
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import PREFIX, Token, add_token, digest_of, read_tokens, remove_token
 
 app = typer.Typer(help="Bearer tokens of the HTTP API.", no_args_is_help=True)
@@ -34,7 +34,7 @@ def add(
     ctx: typer.Context,
     name: Name,
     role: Annotated[
-        Role,
+        CallerRole,
         typer.Option(
             metavar="ROLE",
             help="operator: conversations; on-call: also ledger, stream and reactions; admin: also consumers.",

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
-from afterturn.web.roles import Caller, Role, Scope
-from afterturn.web.sessions import Links, Secret, Session, Sessions, Tries, same
+from afterturn.web.roles import Caller, CallerRole, Scope
+from afterturn.web.sessions import LoginLinks, RateLimiter, Secret, Session, Sessions, same
 from afterturn.web.tokens import TokenFile, digest_of
 
 COOKIE = "afterturn_session"
@@ -20,10 +20,10 @@ CSRF_HEADER = "x-csrf-token"
 LOGIN_TRIES = 10
 LOGIN_SPAN = timedelta(minutes=1)
 
-_LINK_CALLER = Caller("login-link", Role.ADMIN, Scope())
+_LINK_CALLER = Caller("login-link", CallerRole.ADMIN, Scope())
 
 
-class Access:
+class AccessControl:
     """``tokens``: the file of tokens; None: there are only login links. Randomness is a parameter for tests."""
 
     def __init__(self, clock: Clock, tokens: TokenFile | None = None, *, secret: Secret | None = None) -> None:
@@ -31,8 +31,8 @@ class Access:
         self._tokens = tokens
         made = secret or (lambda: secrets.token_urlsafe(32))
         self._sessions = Sessions(made)
-        self._links = Links(made)
-        self._tries = Tries(LOGIN_TRIES, LOGIN_SPAN)
+        self._links = LoginLinks(made)
+        self._tries = RateLimiter(LOGIN_TRIES, LOGIN_SPAN)
 
     def caller(self, headers: Mapping[str, str]) -> Caller | None:
         """Whoever sent these headers (lower case); None where they say nothing, or nothing that holds.
@@ -47,7 +47,7 @@ class Access:
         session = None if cookie is None else self._sessions.find(cookie, self._clock())
         return None if session is None else self._caller_of(session)
 
-    def turned_away(self, address: str) -> timedelta | None:
+    def count_failed_login(self, address: str) -> timedelta | None:
         """Count a login that came to nothing; how long its address has to wait where there were too many.
 
         A good one is never turned away, whatever others have tried from the same address: keys and tokens have 256

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from afterturn.backbone import Backbone
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.api import conversations, ledger, reactions, session, stream, work_orders
 from afterturn.web.errors import API, install_errors
-from afterturn.web.middleware import MAX_BODY_BYTES, PATIENCE_S, Bodies, Gate, LastResort
-from afterturn.web.pages.app import mount_pages
+from afterturn.web.middleware import BODY_TIMEOUT_S, MAX_BODY_BYTES, AuthMiddleware, BodyLimit, ErrorBoundary
+from afterturn.web.pages.app import add_pages
 from afterturn.web.pages.routing import show_error
 from afterturn.web.proxies import Proxies
 from afterturn.web.replays import Replays
@@ -30,11 +30,11 @@ not exist. A page ends with `nextCursor`; send it with the same other parameters
 
 def make_app(
     backbone: Backbone,
-    access: Access,
+    access: AccessControl,
     *,
     home: str = HOME,
     most_bytes: int = MAX_BODY_BYTES,
-    patience: float = PATIENCE_S,
+    patience: float = BODY_TIMEOUT_S,
     proxies: Proxies | None = None,
 ) -> FastAPI:
     """The application. ``most_bytes``: of a body, which has to arrive within ``patience`` seconds. ``proxies``: of
@@ -67,9 +67,9 @@ def make_app(
     for room in (conversations, work_orders, ledger, stream, reactions, session):
         app.include_router(room.router, prefix=API)
     app.include_router(session.links)
-    mount_pages(app)
+    add_pages(app)
     # The last one added is the outermost.
-    app.add_middleware(Bodies, most=most_bytes, patience=patience)
-    app.add_middleware(Gate, access=access)
-    app.add_middleware(LastResort)
+    app.add_middleware(BodyLimit, most=most_bytes, patience=patience)
+    app.add_middleware(AuthMiddleware, access=access)
+    app.add_middleware(ErrorBoundary)
     return app

@@ -32,7 +32,7 @@ from afterturn.errors import (
 )
 from afterturn.validation_messages import path_of, problem_of
 
-Page = Callable[[Request, "Refused"], Response]
+Page = Callable[[Request, "HttpError"], Response]
 """What ``app.state.error_page`` is: shows a person what went wrong."""
 
 API = "/api/v1"
@@ -47,7 +47,7 @@ _TEXTS = {
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_.\[\]-]{0,99}\Z")
 
 
-class Refused(HTTPException):
+class HttpError(HTTPException):
     """Answered as it stands. ``message`` says what to do next and quotes nothing that could be content."""
 
     def __init__(
@@ -69,7 +69,7 @@ def error_body(code: str, message: str, field: str | None = None) -> dict[str, A
     return {"error": told if field is None else {**told, "field": field}}
 
 
-def answer(refused: Refused, scope: Scope) -> Response:
+def error_response(refused: HttpError, scope: Scope) -> Response:
     """The one shape; a page for a browser that a person looks through, wherever no program calls."""
     if _is_looked_at(scope):
         page: Page = scope["app"].state.error_page
@@ -97,25 +97,25 @@ _OURS: tuple[tuple[type[AfterturnError], int, str], ...] = (
 )
 
 
-def refusal_of(error: AfterturnError) -> Refused:
+def http_error_of(error: AfterturnError) -> HttpError:
     """What a caller is told: its own mistakes in words, of ours only whether it may try again."""
     if isinstance(error, InvalidRecord):
         field = error.field if _FIELD.match(error.field) else None
-        return Refused(422, "invalid", error.problem if field is None else str(error), field=field)
+        return HttpError(422, "invalid", error.problem if field is None else str(error), field=field)
     for kind, status, code in _OURS:
         if isinstance(error, kind):
-            return Refused(status, code, str(error), field="cursor" if kind is InvalidCursor else None)
+            return HttpError(status, code, str(error), field="cursor" if kind is InvalidCursor else None)
     if isinstance(error, StoreError | StreamUnavailable | EngineUnavailable):
         telemetry.log("request_unavailable", level=logging.ERROR, error=type(error).__name__)
         retry = {"retry-after": str(RETRY_AFTER_S)}
-        return Refused(503, "unavailable", "the store or the stream does not answer; try again later", headers=retry)
-    return failed(error)
+        return HttpError(503, "unavailable", "the store or the stream does not answer; try again later", headers=retry)
+    return internal_error(error)
 
 
-def failed(error: BaseException) -> Refused:
+def internal_error(error: BaseException) -> HttpError:
     """A fault of ours: the log gets its kind, the caller nothing, for its text could quote anybody."""
     telemetry.log("request_failed", level=logging.ERROR, error=type(error).__name__)
-    return Refused(500, "failed", "this failed on our side; the log of the server says of what kind it is")
+    return HttpError(500, "failed", "this failed on our side; the log of the server says of what kind it is")
 
 
 def install_errors(app: FastAPI) -> None:
@@ -123,28 +123,28 @@ def install_errors(app: FastAPI) -> None:
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer(error if isinstance(error, Refused) else _of_library(error), request.scope)
+        return error_response(error if isinstance(error, HttpError) else _of_library(error), request.scope)
 
     async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer(_of_validation(error), request.scope)
+        return error_response(_of_validation(error), request.scope)
 
     async def on_ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, AfterturnError)
-        return answer(refusal_of(error), request.scope)
+        return error_response(http_error_of(error), request.scope)
 
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_validation)
     app.add_exception_handler(AfterturnError, on_ours)
 
 
-def _of_library(error: HTTPException) -> Refused:
+def _of_library(error: HTTPException) -> HttpError:
     status = error.status_code
     text = _TEXTS.get(status, "the request cannot be read; check it against /api/v1/openapi.json")
-    return Refused(status, _CODES.get(status, "refused"), text, headers=error.headers)
+    return HttpError(status, _CODES.get(status, "refused"), text, headers=error.headers)
 
 
-def _of_validation(error: RequestValidationError) -> Refused:
+def _of_validation(error: RequestValidationError) -> HttpError:
     """The first problem, with its field and without the value that caused it."""
     first = error.errors()[0]
     place, *steps = first["loc"] or ("body",)
@@ -152,4 +152,4 @@ def _of_validation(error: RequestValidationError) -> Refused:
     problem = problem_of(first)
     # A name that nobody knows is the caller's own word, and stands in one place only.
     text = f"the field {problem}" if first["type"] == "extra_forbidden" else f"{field}: {problem}"
-    return Refused(422, "invalid", text, field=field)
+    return HttpError(422, "invalid", text, field=field)

@@ -9,16 +9,16 @@ from urllib.parse import quote, unquote
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from afterturn.web.access import Access, may_change
-from afterturn.web.errors import API, Refused, answer, failed
+from afterturn.web.access import AccessControl, may_change
+from afterturn.web.errors import API, HttpError, error_response, internal_error
 
 LOGIN = ("POST", f"{API}/session")
 """Needs no CSRF token: it takes JSON, which no foreign page may send, and who has the secret already."""
-OPEN = frozenset({LOGIN, ("GET", f"{API}/openapi.json")})
+PUBLIC_ROUTES = frozenset({LOGIN, ("GET", f"{API}/openapi.json")})
 """What nobody has to be known for."""
 
 MAX_BODY_BYTES = 2_000_000
-PATIENCE_S = 20.0
+BODY_TIMEOUT_S = 20.0
 """How long a whole body may take to arrive."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -32,7 +32,7 @@ _HEADERS = {
 }
 
 
-class LastResort:
+class ErrorBoundary:
     """Outermost: an error that nobody foresaw ends in the one shape, and its text in no log."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -56,16 +56,21 @@ class LastResort:
         try:
             await self._app(_with_segments(scope), receive, marked)
         except Exception as error:
-            refused = failed(error)
+            refused = internal_error(error)
             if not began:
-                await answer(refused, scope)(scope, receive, marked)
+                await error_response(refused, scope)(scope, receive, marked)
 
 
-class Gate:
+class AuthMiddleware:
     """Nobody gets beyond without being known, so that a new route cannot forget to ask."""
 
     def __init__(
-        self, app: ASGIApp, access: Access, *, prefix: str = API, open_: Collection[tuple[str, str]] = OPEN
+        self,
+        app: ASGIApp,
+        access: AccessControl,
+        *,
+        prefix: str = API,
+        open_: Collection[tuple[str, str]] = PUBLIC_ROUTES,
     ) -> None:
         self._app = app
         self._access = access
@@ -80,27 +85,27 @@ class Gate:
         caller = self._access.caller(headers)
         scope.setdefault("state", {})["caller"] = caller
         if refused := _refused(scope, headers, caller is not None, self._open):
-            await answer(refused, scope)(scope, receive, send)
+            await error_response(refused, scope)(scope, receive, send)
             return
         changes = scope["method"] not in SAFE_METHODS and (scope["method"], scope["path"]) != LOGIN
         if caller is not None and changes and not may_change(caller, headers):
-            refused = Refused(403, "csrf", "send the session's csrfToken in the X-CSRF-Token header")
-            await answer(refused, scope)(scope, receive, send)
+            refused = HttpError(403, "csrf", "send the session's csrfToken in the X-CSRF-Token header")
+            await error_response(refused, scope)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
-def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tuple[str, str]]) -> Refused | None:
+def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tuple[str, str]]) -> HttpError | None:
     if known or (scope["method"], scope["path"]) in open_:
         return None
     text = "the token is unknown, expired or revoked" if "authorization" in headers else "log in, or send a token"
-    return Refused(401, "unauthenticated", f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
+    return HttpError(401, "unauthenticated", f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
 
 
-class Bodies:
+class BodyLimit:
     """Reads a whole body before a route sees any of it: small enough, and soon enough."""
 
-    def __init__(self, app: ASGIApp, *, most: int = MAX_BODY_BYTES, patience: float = PATIENCE_S) -> None:
+    def __init__(self, app: ASGIApp, *, most: int = MAX_BODY_BYTES, patience: float = BODY_TIMEOUT_S) -> None:
         self._app = app
         self._most = most
         self._patience = patience
@@ -111,8 +116,8 @@ class Bodies:
             return
         try:
             body = await self._read(scope, receive)
-        except Refused as refused:
-            await answer(refused, scope)(scope, receive, send)
+        except HttpError as refused:
+            await error_response(refused, scope)(scope, receive, send)
             return
         if body is None:  # the caller went away: there is nobody to answer
             return
@@ -128,7 +133,7 @@ class Bodies:
         await self._app(scope, replay, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        too_large = Refused(413, "too_large", f"a body has at most {self._most:,} bytes; send less", headers=_CLOSE)
+        too_large = HttpError(413, "too_large", f"a body has at most {self._most:,} bytes; send less", headers=_CLOSE)
         told = Headers(scope=scope).get("content-length", "0")
         if not (told.isascii() and told.isdigit()) or int(told[:20]) > self._most:
             raise too_large
@@ -148,7 +153,7 @@ class Bodies:
                         return b"".join(parts)
         except TimeoutError:
             text = f"the body was not there within {self._patience:g} s; send it again, in one go"
-            raise Refused(408, "slow", text, headers=_CLOSE) from None
+            raise HttpError(408, "slow", text, headers=_CLOSE) from None
 
 
 def _has_body(scope: Scope) -> bool:

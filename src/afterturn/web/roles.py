@@ -9,7 +9,7 @@ from enum import StrEnum
 from afterturn.model import UNASSIGNED, Conversation
 
 
-class Role(StrEnum):
+class CallerRole(StrEnum):
     """``operator``: conversations. ``on-call``: also ledger, stream and reactions. ``admin``: also consumers.
 
     Each may do what those before it may.
@@ -19,8 +19,8 @@ class Role(StrEnum):
     ON_CALL = "on-call"
     ADMIN = "admin"
 
-    def covers(self, needed: Role) -> bool:
-        order = list(Role)
+    def covers(self, needed: CallerRole) -> bool:
+        order = list(CallerRole)
         return order.index(self) >= order.index(needed)
 
 
@@ -67,16 +67,16 @@ class Caller:
     None for a bearer token, which no browser sends by itself."""
 
     name: str
-    role: Role
+    role: CallerRole
     scope: Scope
     csrf: str | None = None
 
 
-def check_scope(role: Role, properties: Collection[str] | None) -> None:
+def check_scope(role: CallerRole, properties: Collection[str] | None) -> None:
     """Raise ValueError for a role that cannot be held for some properties only, and for a scope of none."""
     if properties is None:
         return
-    if role is not Role.OPERATOR:
+    if role is not CallerRole.OPERATOR:
         raise ValueError(f"{role.value} is a role over all properties; leave the properties out, or make it operator")
     if not properties:
         raise ValueError("the list of properties is empty; leave it out for all, or name some")

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 Secret = Callable[[], str]
 """Makes a text that nobody can guess, such as ``secrets.token_urlsafe``."""
 
-LASTS = timedelta(hours=12)
-LINK_LASTS = timedelta(minutes=10)
+SESSION_LIFETIME = timedelta(hours=12)
+LINK_LIFETIME = timedelta(minutes=10)
 
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
@@ -40,7 +40,7 @@ class Sessions:
     def open(self, token: str | None, now: datetime) -> tuple[str, Session]:
         """A cookie and its session. The oldest one ends where there are too many: of its token first, then of all."""
         cookie = self._secret()
-        session = Session(token, self._secret(), now + LASTS)
+        session = Session(token, self._secret(), now + SESSION_LIFETIME)
         own = [key for key, one in self._sessions.items() if token is not None and one.token == token]
         for key in own[: max(len(own) + 1 - _MOST_OF_ONE, 0)]:
             del self._sessions[key]
@@ -60,7 +60,7 @@ class Sessions:
         self._sessions.pop(_key(cookie), None)
 
 
-class Links:
+class LoginLinks:
     """Keys that open a session once, soon after they were made."""
 
     def __init__(self, secret: Secret) -> None:
@@ -69,7 +69,7 @@ class Links:
 
     def make(self, now: datetime) -> str:
         key = self._secret()
-        self._until[_key(key)] = now + LINK_LASTS
+        self._until[_key(key)] = now + LINK_LIFETIME
         return key
 
     def redeem(self, key: str, now: datetime) -> bool:
@@ -78,7 +78,7 @@ class Links:
         return until is not None and now < until
 
 
-class Tries:
+class RateLimiter:
     """At most ``most`` tries in any ``span`` for each key, such as an address."""
 
     def __init__(self, most: int, span: timedelta) -> None:

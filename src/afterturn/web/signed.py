@@ -10,7 +10,7 @@ from afterturn.channels.registry import HOOKS
 from afterturn.channels.turns import TURNS
 from afterturn.channels.webchat.messages import Said
 from afterturn.model import Record, Turn
-from afterturn.web.api.common import errors
+from afterturn.web.api.common import documented_errors
 
 CHAT = f"{HOOKS}/web"
 
@@ -100,7 +100,7 @@ def _content(document: dict[str, Any], shape: type[Record], example: object) -> 
 
 def _errors() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for status, told in errors(*_STATUSES, always=()).items():
+    for status, told in documented_errors(*_STATUSES, always=()).items():
         example = told["content"]["application/json"]["example"]
         content = {"schema": {"$ref": "#/components/schemas/ErrorShape"}, "example": example}
         found[str(status)] = {**told, "content": {"application/json": content}}

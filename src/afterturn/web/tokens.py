@@ -22,7 +22,7 @@ from afterturn import telemetry
 from afterturn.clock import to_text
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
 from afterturn.model import Id, Label, Record, Time, parse
-from afterturn.web.roles import Caller, Role, Scope, check_scope
+from afterturn.web.roles import Caller, CallerRole, Scope, check_scope
 
 PREFIX = "aft_"
 """Begins every token, so that a scanner for leaked secrets can find it."""
@@ -38,7 +38,7 @@ class Token(Record):
     """One section of the file. ``properties``: those that the token is for; left out, all."""
 
     name: Label
-    role: Role
+    role: CallerRole
     sha256: Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
     created_at: Time
     expires_at: Time | None = None

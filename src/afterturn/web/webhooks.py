@@ -18,7 +18,7 @@ from afterturn.channels.turns import TURNS
 from afterturn.channels.types import WebhookRequest
 from afterturn.clock import Clock
 from afterturn.web.proxies import Proxies
-from afterturn.web.sessions import Tries
+from afterturn.web.sessions import RateLimiter
 from afterturn.web.signed import describe_signed
 
 Doors = Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
@@ -28,7 +28,7 @@ _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _REFUSED = {401, 403}
 
 
-def mount_hooks(
+def mount_webhooks(
     app: FastAPI,
     clock: Clock,
     doors: Doors,
@@ -44,7 +44,7 @@ def mount_hooks(
     may shut out a provider.
     """
     proxies: Proxies = app.state.proxies
-    tries = Tries(60, timedelta(minutes=1))
+    tries = RateLimiter(60, timedelta(minutes=1))
 
     async def answered(
         request: HttpRequest, answer: Callable[[WebhookRequest], Awaitable[WebhookResponse]]

@@ -20,10 +20,10 @@ from afterturn.bootstrap import open_backbone
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Settings
 from afterturn.demo import sample
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.pages.sse import Live
-from afterturn.web.roles import Role as Caller
+from afterturn.web.pages.sse import EventStreams
+from afterturn.web.roles import CallerRole as Caller
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 
 BASE = "http://testserver"
@@ -57,7 +57,7 @@ class Site:
     """The pages on a store of their own."""
 
     backbone: Backbone
-    access: Access
+    access: AccessControl
     app: FastAPI = field(repr=False)
 
     def client(self, name: str | None = "root", **headers: str) -> httpx.AsyncClient:
@@ -104,9 +104,9 @@ async def open_site(
         add_token(tokens, token)
     async with open_backbone(App(), Settings(db=path), clock=clock) as backbone:
         await backbone.register()
-        access = Access(backbone.clock, TokenFile(tokens))
+        access = AccessControl(backbone.clock, TokenFile(tokens))
         app = make_app(backbone, access)
-        app.state.live = Live(every=every)
+        app.state.live = EventStreams(every=every)
         yield Site(backbone, access, app)
 
 

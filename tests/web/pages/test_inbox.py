@@ -16,7 +16,7 @@ from afterturn.clock import to_text
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.web.pages import inbox, query_params
 from afterturn.web.pages.rendering import POLICY
-from afterturn.web.pages.sse import Live
+from afterturn.web.pages.sse import EventStreams
 
 
 async def everything(site: Site, **asked: object) -> list[str]:
@@ -212,7 +212,7 @@ async def test_a_caller_of_one_property_sees_nothing_of_another(site: Site) -> N
 
 
 async def test_a_stream_tells_how_many_came_after_the_page_was_made(site: Site) -> None:
-    site.app.state.live = Live(every=0.05, looks=40)
+    site.app.state.live = EventStreams(every=0.05, looks=40)
     async with site.client() as client:
         page = (await client.get("/?property=maple-court")).text
         address = value(page.replace('data-live="', 'name="live" value="'), "live")
@@ -232,7 +232,7 @@ async def test_a_stream_says_where_more_came_in_than_it_looks_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "_LOOKED_AT", 3)
-    site.app.state.live = Live(every=0.01, looks=1)
+    site.app.state.live = EventStreams(every=0.01, looks=1)
     after = {"after": to_text(site.backbone.clock())}
     told: list[str] = []
     async with site.client() as client:
@@ -248,7 +248,7 @@ async def test_a_stream_says_where_more_came_in_than_it_looks_through(
 
 
 async def test_a_stream_ends_when_the_session_does(site: Site) -> None:
-    site.app.state.live = Live(every=0.05, looks=1_000)
+    site.app.state.live = EventStreams(every=0.05, looks=1_000)
     async with site.client(None) as client:
         await client.get("/login", params={"key": site.access.make_link()})
         listening = asyncio.create_task(client.get("/live"))
@@ -258,7 +258,7 @@ async def test_a_stream_ends_when_the_session_does(site: Site) -> None:
 
 
 async def test_streams_of_open_pages_end_with_the_server(site: Site) -> None:
-    site.app.state.live = live = Live(every=3_600)
+    site.app.state.live = live = EventStreams(every=3_600)
     async with site.client() as client:
         listening = [asyncio.create_task(client.get(path)) for path in ("/live", "/conversations/gas-smell-2b/live")]
         await asyncio.sleep(0.1)
@@ -277,7 +277,7 @@ async def test_a_look_for_arrivals_reads_the_same_number_of_rows_whatever_there_
         return await real(query, cursor)
 
     monkeypatch.setattr(site.backbone.inbox, "page", counted)
-    site.app.state.live = Live(every=0.01, looks=2)
+    site.app.state.live = EventStreams(every=0.01, looks=2)
     async with site.client() as client:
         await client.get("/live", params={"topic": "maintenance", "after": "1999-01-01T00:00:00Z"})
     assert [query.budget for query in asked] == [200, 200]

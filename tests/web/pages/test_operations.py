@@ -18,7 +18,7 @@ from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
 from afterturn.testing.faults import Fault, Faults, Moment, faulty
 from afterturn.web.pages.history import SLOT, History, Span, slot_of
-from afterturn.web.pages.stats import take
+from afterturn.web.pages.stats import take_sample
 
 
 async def bury(site: Site, reason: str = "no good") -> str:
@@ -50,7 +50,7 @@ async def test_what_waits_for_an_agent_or_a_provider_is_counted_with_its_age(sit
         for kind, age in ((ANSWER, 5), (DISPATCH, 7))
     ]
     await site.backbone.settle(Turn(conversation=meta, messages=(said,)), jobs=jobs)
-    sample = await take(site.backbone)
+    sample = await take_sample(site.backbone)
     assert (sample.jobs, sample.jobs_oldest) == (2, jobs[1].due_at)
     async with site.client("duty") as client:
         stages = (await client.get("/operations/stages")).text
@@ -150,7 +150,7 @@ async def test_a_sample_counts_every_stage_and_how_far_each_consumer_is(site: Si
     await site.settle("packages-sunday", "hello?")
     await bury(site)
     await site.fail("packages-sunday", "topics")
-    found = await take(site.backbone)
+    found = await take_sample(site.backbone)
     assert (found.main, found.dead, found.failed) == (1, 1, 1)
     topics, grade = found.consumers["topics"], found.consumers["grade"]
     assert (topics.owed, topics.failed, topics.seen) == (1, 1, found.looked_at - 2)

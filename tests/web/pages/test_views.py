@@ -20,10 +20,10 @@ from afterturn.model import Attachment, Status
 from afterturn.store.kept import MAX_VALUE_BYTES
 from afterturn.web.pages.format import address, age, conversation_path, preview
 from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
-from afterturn.web.pages.operations_view import Past, plot
+from afterturn.web.pages.operations_view import PlotRange, plot
 from afterturn.web.pages.query_params import PAGE, address_of_person, pairs_of, read_query
 from afterturn.web.pages.routing import local_path
-from afterturn.web.pages.thread import pieces, readable, web
+from afterturn.web.pages.thread import readable, text_parts, web_link
 
 IDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)
 LABELS = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,9}", fullmatch=True)
@@ -61,7 +61,7 @@ def test_no_address_is_answered_with_anything_but_a_query_or_a_reason(pairs: lis
 
 @given(st.text(max_size=300))
 def test_links_take_nothing_from_a_text_and_lead_into_the_web_only(text: str) -> None:
-    found = list(pieces(text + " https://a.example/b?c=d. javascript:alert(1)"))
+    found = list(text_parts(text + " https://a.example/b?c=d. javascript:alert(1)"))
     assert "".join(one.text for one in found) == text + " https://a.example/b?c=d. javascript:alert(1)"
     assert "https://a.example/b?c=d" in [one.href for one in found]
     assert all(one.href is None or one.href.startswith(("http://", "https://")) for one in found)
@@ -71,7 +71,7 @@ def test_links_take_nothing_from_a_text_and_lead_into_the_web_only(text: str) ->
     "url", ["javascript:alert(1)", "data:text/html,x", "https://", "//evil", "file:///etc/passwd", "https://[", "x", ""]
 )
 def test_what_is_no_address_of_the_web_is_no_link(url: str) -> None:
-    assert web(url) is None
+    assert web_link(url) is None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_stamp_is_told_in_lines_and_what_is_nested_is_left_to_json() -> None:
 
 
 NOW = EPOCH + timedelta(days=1)
-HOUR = Past(Span.HOUR, NOW)
+HOUR = PlotRange(Span.HOUR, NOW)
 
 
 def past(*values: float | None, every: timedelta = timedelta(minutes=5)) -> list[tuple[datetime, float | None]]:

@@ -19,10 +19,10 @@ from afterturn.errors import InvalidInput
 from afterturn.model import Record
 from afterturn.strict_json import read_json
 from afterturn.web.access import COOKIE
-from afterturn.web.api.scoped_store import Reach
-from afterturn.web.errors import Refused, error_body
+from afterturn.web.api.scoped_store import ScopedStore
+from afterturn.web.errors import HttpError, error_body
 from afterturn.web.middleware import unquoted
-from afterturn.web.roles import Caller, Role
+from afterturn.web.roles import Caller, CallerRole
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `afterturn token add`.")
 _cookie = APIKeyCookie(
@@ -32,7 +32,7 @@ _cookie = APIKeyCookie(
 )
 
 
-def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
+def needs(role: CallerRole) -> Callable[..., Coroutine[Any, Any, Caller]]:
     """A dependency: the caller, who holds at least this role; what is beyond operators' is over all properties."""
 
     async def check(
@@ -40,9 +40,9 @@ def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
     ) -> Caller:
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
-            raise Refused(401, "unauthenticated", "log in, or send a token: Authorization: Bearer …")
-        if not caller.role.covers(role) or not (role is Role.OPERATOR or caller.scope.whole):
-            raise Refused(403, "forbidden", f"this needs the role {role.value}; the caller's is {caller.role.value}")
+            raise HttpError(401, "unauthenticated", "log in, or send a token: Authorization: Bearer …")
+        if not caller.role.covers(role) or not (role is CallerRole.OPERATOR or caller.scope.whole):
+            raise HttpError(403, "forbidden", f"this needs the role {role.value}; the caller's is {caller.role.value}")
         return caller
 
     return check
@@ -53,18 +53,18 @@ def backbone_of(request: Request) -> Backbone:
     return backbone
 
 
-Opened = Annotated[Backbone, Depends(backbone_of)]
+OpenBackbone = Annotated[Backbone, Depends(backbone_of)]
 """For routes about what belongs to no property; those about conversations take :data:`Reached`."""
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
-OnCall = Annotated[Caller, Depends(needs(Role.ON_CALL))]
-Admin = Annotated[Caller, Depends(needs(Role.ADMIN))]
+Operator = Annotated[Caller, Depends(needs(CallerRole.OPERATOR))]
+OnCall = Annotated[Caller, Depends(needs(CallerRole.ON_CALL))]
+Admin = Annotated[Caller, Depends(needs(CallerRole.ADMIN))]
 
 
-def reach_of(backbone: Opened, caller: Operator) -> Reach:
-    return Reach(backbone, caller.scope)
+def scoped_store_of(backbone: OpenBackbone, caller: Operator) -> ScopedStore:
+    return ScopedStore(backbone, caller.scope)
 
 
-Reached = Annotated[Reach, Depends(reach_of)]
+StoreOfCaller = Annotated[ScopedStore, Depends(scoped_store_of)]
 
 CursorText = Annotated[
     str | None, Field(description="The nextCursor of the page before, with the same other parameters.")
@@ -130,12 +130,12 @@ def etag(revision: int) -> str:
 def read_etag(given: str | None) -> int | None:
     """The revision that was meant, None for any. Raises Refused where nothing was said, or nothing of ours."""
     if given is None:
-        raise Refused(428, "unconditional", "send the ETag that you have read as If-Match", field="If-Match")
+        raise HttpError(428, "unconditional", "send the ETag that you have read as If-Match", field="If-Match")
     if given == "*":
         return None
     found = _ETAG.fullmatch(given)
     if found is None:
-        raise Refused(412, "stale", "this is no ETag of the conversation; read it again", field="If-Match")
+        raise HttpError(412, "stale", "this is no ETag of the conversation; read it again", field="If-Match")
     return int(found[1])
 
 
@@ -165,14 +165,14 @@ class _StrictRequest(Request):
         try:
             return read_json(await self.body(), where="body")
         except InvalidInput as error:
-            raise Refused(400, "invalid", str(error), field="body") from None
+            raise HttpError(400, "invalid", str(error), field="body") from None
 
 
 def _check_content_type(given: str | None) -> None:
     about = email.message.Message()
     about["content-type"] = given or ""
     if about.get_content_type() != "application/json" or str(about.get_param("charset", "utf-8")).lower() != "utf-8":
-        raise Refused(415, "content_type", "send JSON in UTF-8, with the header content-type: application/json")
+        raise HttpError(415, "content_type", "send JSON in UTF-8, with the header content-type: application/json")
 
 
 class _Told(Record):
@@ -212,7 +212,7 @@ ALWAYS = (401, 403, 422, 500, 503)
 WITH_BODY = (400, 408, 413, 415)
 
 
-def errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict[str, Any]]:
+def documented_errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of errors."""
     found: dict[int | str, dict[str, Any]] = {}
     for status in sorted({*always, *more}):
@@ -228,7 +228,7 @@ def errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict
     return found
 
 
-def answers(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
+def documented(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of a success."""
     return {status: {"model": model, "description": text, "content": {"application/json": {"example": example}}}}
 
@@ -239,10 +239,10 @@ def tagged(documented: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[
     return {status: {**answer, "headers": header} for status, answer in documented.items()}
 
 
-def told(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(value, status, headers)
 
 
-def listed(name: str, shown: Sequence[Any], next_cursor: str | None, **more: Any) -> JSONResponse:
+def list_response(name: str, shown: Sequence[Any], next_cursor: str | None, **more: Any) -> JSONResponse:
     """A page of a list."""
-    return told({**more, name: list(shown), "nextCursor": next_cursor, "complete": next_cursor is None})
+    return json_response({**more, name: list(shown), "nextCursor": next_cursor, "complete": next_cursor is None})

@@ -22,19 +22,19 @@ from afterturn.web.api.common import (
     IdempotencyKey,
     IfMatch,
     JsonRoute,
-    Opened,
+    OpenBackbone,
     PageParameters,
     Parameters,
-    Reached,
-    answers,
+    StoreOfCaller,
     derived,
-    errors,
+    documented,
+    documented_errors,
     etag,
+    json_response,
     read_etag,
     tagged,
-    told,
 )
-from afterturn.web.errors import Refused
+from afterturn.web.errors import HttpError
 
 router = APIRouter(prefix="/conversations", route_class=JsonRoute, tags=["conversations"])
 
@@ -91,7 +91,7 @@ class InboxParameters(Parameters):
         )
 
 
-class Reply(Record):
+class ReplyBody(Record):
     """What an operator answers."""
 
     text: Annotated[Text, Field(min_length=1, examples=["The locksmith comes at nine."])]
@@ -100,25 +100,28 @@ class Reply(Record):
 @router.get(
     "",
     responses={
-        **answers(
+        **documented(
             shapes.InboxShape,
             "A page.",
             {"rows": [shapes.ROW], "nextCursor": None, "complete": True, "scanned": 1},
         ),
-        **errors(400),
+        **documented_errors(400),
     },
 )
-async def list_conversations(reach: Reached, asked: Annotated[InboxParameters, Query()]) -> JSONResponse:
+async def list_conversations(reach: StoreOfCaller, asked: Annotated[InboxParameters, Query()]) -> JSONResponse:
     """Conversations, newest first, all that the filters ask for, page by page."""
     page = await reach.page(asked.query(), asked.cursor)
-    return told(page.to_json())
+    return json_response(page.to_json())
 
 
 @router.get(
     "/{conversation_id}",
-    responses={**tagged(answers(shapes.ConversationShape, "The conversation.", shapes.ROW)), **errors(404)},
+    responses={
+        **tagged(documented(shapes.ConversationShape, "The conversation.", shapes.ROW)),
+        **documented_errors(404),
+    },
 )
-async def show_conversation(reach: Reached, conversation_id: ConversationId) -> JSONResponse:
+async def show_conversation(reach: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """One conversation, as the inbox shows it. Its ETag changes with what people amend, not with its turns."""
     return _row(await reach.row(conversation_id))
 
@@ -126,12 +129,12 @@ async def show_conversation(reach: Reached, conversation_id: ConversationId) -> 
 @router.patch(
     "/{conversation_id}",
     responses={
-        **tagged(answers(shapes.ConversationShape, "Amended.", shapes.ROW)),
-        **errors(404, 412, 428, *WITH_BODY),
+        **tagged(documented(shapes.ConversationShape, "Amended.", shapes.ROW)),
+        **documented_errors(404, 412, 428, *WITH_BODY),
     },
 )
 async def amend(
-    reach: Reached, conversation_id: ConversationId, given: Amendment, if_match: IfMatch = None
+    reach: StoreOfCaller, conversation_id: ConversationId, given: Amendment, if_match: IfMatch = None
 ) -> JSONResponse:
     """Close or open it, attribute it to another property (null: to none), or give it to a person (null: to nobody).
 
@@ -144,37 +147,37 @@ async def amend(
 @router.get(
     "/{conversation_id}/messages",
     responses={
-        **answers(shapes.MessagesShape, "A page.", {"messages": [shapes.MESSAGE], "nextCursor": None}),
-        **errors(400, 404),
+        **documented(shapes.MessagesShape, "A page.", {"messages": [shapes.MESSAGE], "nextCursor": None}),
+        **documented_errors(400, 404),
     },
 )
 async def list_messages(
-    reach: Reached, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    reach: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """The newest messages in thread order; `nextCursor` leads to those before them."""
     found = await reach.messages(conversation_id, limit=asked.limit, cursor=asked.cursor)
-    return told({"messages": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+    return json_response({"messages": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
 
 
 @router.get(
     "/{conversation_id}/turns",
     responses={
-        **answers(shapes.TurnsShape, "A page.", {"turns": [shapes.TURN], "nextCursor": None}),
-        **errors(400, 404),
+        **documented(shapes.TurnsShape, "A page.", {"turns": [shapes.TURN], "nextCursor": None}),
+        **documented_errors(400, 404),
     },
 )
 async def list_turns(
-    reach: Reached, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    reach: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """Settled turns, oldest first."""
     found = await reach.turns(conversation_id, limit=asked.limit, cursor=asked.cursor)
-    return told({"turns": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+    return json_response({"turns": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
 
 
 @router.get(
     "/{conversation_id}/stamps",
     responses={
-        **answers(
+        **documented(
             shapes.StampsShape,
             "The stamps.",
             {
@@ -191,26 +194,26 @@ async def list_turns(
                 ]
             },
         ),
-        **errors(404),
+        **documented_errors(404),
     },
 )
-async def list_stamps(reach: Reached, conversation_id: ConversationId) -> JSONResponse:
+async def list_stamps(reach: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """What each live consumer left on the conversation, how far it has seen, and how its last run failed."""
     row = await reach.row(conversation_id)
-    return told({"stamps": [_stamp(row, name) for name in row.states]})
+    return json_response({"stamps": [_stamp(row, name) for name in row.states]})
 
 
 @router.post(
     "/{conversation_id}/replies",
     status_code=201,
     responses={
-        **answers(shapes.ReplyShape, "Saved and settled.", shapes.REPLY, status=201),
-        **answers(shapes.ReplyShape, "It was saved before, with this key.", {**shapes.REPLY, "new": False}),
-        **errors(404, 409, *WITH_BODY),
+        **documented(shapes.ReplyShape, "Saved and settled.", shapes.REPLY, status=201),
+        **documented(shapes.ReplyShape, "It was saved before, with this key.", {**shapes.REPLY, "new": False}),
+        **documented_errors(404, 409, *WITH_BODY),
     },
 )
 async def reply(
-    reach: Reached, backbone: Opened, conversation_id: ConversationId, key: IdempotencyKey, given: Reply
+    reach: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, key: IdempotencyKey, given: ReplyBody
 ) -> JSONResponse:
     """Save an operator's reply, settle it as a turn, so that every consumer sees it, and send it.
 
@@ -228,7 +231,7 @@ async def reply(
     if not receipt.new:
         stored = await backbone.store.messages(conversation_id)
         if any(one.id == message.id and one.text != message.text for one in stored):
-            raise Refused(
+            raise HttpError(
                 409,
                 "conflict",
                 "this Idempotency-Key was used for another reply; take a new key for a new reply",
@@ -242,11 +245,11 @@ async def reply(
         "occurredAt": to_text(event.occurred_at),
         "new": receipt.new,
     }
-    return told(body, 201 if receipt.new else 200)
+    return json_response(body, 201 if receipt.new else 200)
 
 
 def _row(row: Row) -> JSONResponse:
-    return told(row.to_json(), headers={"etag": etag(row.conversation.revision)})
+    return json_response(row.to_json(), headers={"etag": etag(row.conversation.revision)})
 
 
 def _stamp(row: Row, consumer: str) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from afterturn.inbox.cursor import PROBLEM, seal, unseal
 Part = str | int | datetime
 
 
-def place_text(asked: object, *parts: Part) -> str:
+def encode_position(asked: object, *parts: Part) -> str:
     """A cursor. ``asked``: what the list was asked for; the next page has to ask for the same."""
     told = [to_text(part) if isinstance(part, datetime) else part for part in parts]
     return seal(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(), repr(asked))
 
 
-def read_place(text: str, asked: object, *kinds: type[Part]) -> tuple[Part, ...]:
+def decode_position(text: str, asked: object, *kinds: type[Part]) -> tuple[Part, ...]:
     """The parts of a place, as they were put in. Raises InvalidCursor."""
     try:
         told = json.loads(unseal(text, repr(asked)))

@@ -24,15 +24,15 @@ from afterturn.web.api.common import (
     JsonRoute,
     ListParameters,
     OnCall,
-    Opened,
-    answers,
+    OpenBackbone,
     derived,
-    errors,
-    listed,
-    told,
+    documented,
+    documented_errors,
+    json_response,
+    list_response,
 )
-from afterturn.web.api.cursors import place_text, read_place
-from afterturn.web.errors import Refused
+from afterturn.web.api.cursors import decode_position, encode_position
+from afterturn.web.errors import HttpError
 from afterturn.web.replays import Replays
 
 _MOST_DEBTS = 500
@@ -82,14 +82,14 @@ class AuditParameters(_Part, ListParameters):
     grace: Duration | None = None
 
 
-class Sweep(_Part):
+class SweepBody(_Part):
     """What to remind of; everything that is overdue where nothing is said."""
 
     grace: Duration | None = None
     everything: Annotated[bool, Field(description="Also what a sweep has reminded of just now.")] = False
 
 
-class AskReplay(_Part):
+class ReplayBody(_Part):
     """Which part of history, and for whom; every consumer that is not retired where none is named."""
 
     consumers: Annotated[tuple[Label, ...], Field(max_length=100)] = ()
@@ -99,7 +99,7 @@ class AskReplay(_Part):
 @router.get(
     "/audit",
     responses={
-        **answers(
+        **documented(
             shapes.AuditShape,
             "What the audit found.",
             {
@@ -112,10 +112,10 @@ class AskReplay(_Part):
                 "complete": True,
             },
         ),
-        **errors(400),
+        **documented_errors(400),
     },
 )
-async def audit(caller: OnCall, backbone: Opened, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
+async def audit(caller: OnCall, backbone: OpenBackbone, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
     """Each reaction that is owed or has failed. Reads every row of the selection, and counts all that it finds;
     `limit` bounds the debts shown."""
     grace = _grace(asked.grace, backbone)
@@ -124,7 +124,7 @@ async def audit(caller: OnCall, backbone: Opened, asked: Annotated[AuditParamete
     found = await backbone.ledger.audit(_selection(asked), grace=grace)
     rest = sorted((debt for debt in found.debts if after is None or _place_of(debt) > after), key=_place_of)
     last = rest[asked.limit - 1] if len(rest) > asked.limit else None
-    return listed(
+    return list_response(
         "debts",
         [debt.to_json() for debt in rest[: asked.limit]],
         None if last is None else _cursor(last, bound),
@@ -138,30 +138,30 @@ async def audit(caller: OnCall, backbone: Opened, asked: Annotated[AuditParamete
 @router.post(
     "/sweep",
     responses={
-        **answers(shapes.SweptShape, "In the stream again.", {"swept": 1, "debts": [shapes.DEBT], "complete": True}),
-        **errors(*WITH_BODY),
+        **documented(shapes.SweptShape, "In the stream again.", {"swept": 1, "debts": [shapes.DEBT], "complete": True}),
+        **documented_errors(*WITH_BODY),
     },
 )
-async def sweep(caller: OnCall, backbone: Opened, given: Sweep) -> JSONResponse:
+async def sweep(caller: OnCall, backbone: OpenBackbone, given: SweepBody) -> JSONResponse:
     """Put what is owed into the stream again, each debt at ages that double. Sent again, it changes nothing."""
     part = _selection(given)
     caught = await backbone.ledger.sweep(
         None if part == Selection() else part, grace=_grace(given.grace, backbone), everything=given.everything
     )
     shown = [debt.to_json() for debt in caught[:_MOST_DEBTS]]
-    return told({"swept": len(caught), "debts": shown, "complete": len(caught) <= _MOST_DEBTS})
+    return json_response({"swept": len(caught), "debts": shown, "complete": len(caught) <= _MOST_DEBTS})
 
 
 @router.post(
     "/replays",
     status_code=202,
     responses={
-        **answers(shapes.ReplayShape, "It runs; GET it by its id to see how far it is.", _REPLAY, status=202),
-        **errors(404, 409, *WITH_BODY),
+        **documented(shapes.ReplayShape, "It runs; GET it by its id to see how far it is.", _REPLAY, status=202),
+        **documented_errors(404, 409, *WITH_BODY),
     },
 )
 async def start_replay(
-    request: Request, caller: OnCall, backbone: Opened, key: IdempotencyKey, given: AskReplay
+    request: Request, caller: OnCall, backbone: OpenBackbone, key: IdempotencyKey, given: ReplayBody
 ) -> JSONResponse:
     """Ask consumers for a part of history, in the background. What a consumer has seen to its end is left out."""
     registered = await backbone.store.registrations()
@@ -172,17 +172,17 @@ async def start_replay(
     known = replays.find(replay_id)
     if known is not None and known.asked != given:
         text = "this Idempotency-Key was used for another replay; take a new key for a new one"
-        raise Refused(409, "conflict", text, field="Idempotency-Key")
+        raise HttpError(409, "conflict", text, field="Idempotency-Key")
     if known is None:
         if replays.running is not None:
-            raise Refused(409, "busy", "another replay is running; wait for its end")
+            raise HttpError(409, "busy", "another replay is running; wait for its end")
         known = replays.start(replay_id, given, _selection(given), given.consumers, given.rate)
-    return told(known.to_json(), 202)
+    return json_response(known.to_json(), 202)
 
 
 @router.get(
     "/replays/{replay_id}",
-    responses={**answers(shapes.ReplayShape, "The replay.", _REPLAY), **errors(404)},
+    responses={**documented(shapes.ReplayShape, "The replay.", _REPLAY), **documented_errors(404)},
 )
 async def show_replay(
     request: Request, caller: OnCall, replay_id: Annotated[str, Path(description="The id of a replay.")]
@@ -191,7 +191,7 @@ async def show_replay(
     found = _replays(request).find(replay_id)
     if found is None:
         raise NotFound("this process knows of no such replay; sending the same one again goes on where it ended")
-    return told(found.to_json())
+    return json_response(found.to_json())
 
 
 _DebtKey = tuple[timedelta, str, str]
@@ -208,11 +208,11 @@ def _debt_key(row: RecencyKey, consumer: str) -> _DebtKey:
 
 def _cursor(debt: Debt, bound: object) -> str:
     row = key_of(debt.conversation)
-    return place_text(bound, row.at, row.conversation_id, debt.consumer)
+    return encode_position(bound, row.at, row.conversation_id, debt.consumer)
 
 
 def _place(cursor: str, bound: object) -> _DebtKey:
-    at, conversation_id, consumer = read_place(cursor, bound, datetime, str, str)
+    at, conversation_id, consumer = decode_position(cursor, bound, datetime, str, str)
     assert isinstance(at, datetime)
     return _debt_key(RecencyKey(at, str(conversation_id)), str(consumer))
 

@@ -16,7 +16,7 @@ from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
 from afterturn.model import WorkOrder
 from afterturn.store.port import Keeper, OrderKey, Reader
-from afterturn.web.api.cursors import place_text, read_place
+from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.roles import Scope
 
 MOST_LOOKED_AT = 1_000
@@ -30,15 +30,15 @@ _PLACES = "list-place"
 _PLACE_KEPT = timedelta(hours=1)
 
 
-class Reads(Keeper, Reader, Protocol):
+class OrderStore(Keeper, Reader, Protocol):
     """What is asked of a store."""
 
 
 @dataclass(slots=True)
-class Orders:
+class ScopedOrders:
     """A list of them: of every conversation in the scope, or of one that was looked at before."""
 
-    store: Reads
+    store: OrderStore
     scope: Scope
     open_only: bool
     conversation_id: str | None = None
@@ -75,7 +75,7 @@ class Orders:
         return shown, await self._hidden_cursor(after)
 
     def cursor(self, order: WorkOrder) -> str:
-        return place_text(self.asked, order.urgency.rank, order.opened_at, order.id)
+        return encode_position(self.asked, order.urgency.rank, order.opened_at, order.id)
 
     @property
     def _sees_all(self) -> bool:
@@ -99,11 +99,11 @@ class Orders:
         name = secrets.token_urlsafe(18)
         told: JsonValue = [after.rank, to_text(after.opened_at), after.order_id]
         await self.store.note(_PLACES, name, told, kept=_PLACE_KEPT)
-        return place_text((*self.asked, "kept"), name)
+        return encode_position((*self.asked, "kept"), name)
 
     async def _place(self, cursor: str) -> OrderKey:
         try:
-            rank, opened_at, order_id = read_place(cursor, self.asked, int, datetime, str)
+            rank, opened_at, order_id = decode_position(cursor, self.asked, int, datetime, str)
         except InvalidCursor:
             return await self._kept_place(cursor)
         assert isinstance(rank, int)
@@ -111,7 +111,7 @@ class Orders:
         return OrderKey(rank, opened_at, str(order_id))
 
     async def _kept_place(self, cursor: str) -> OrderKey:
-        (name,) = read_place(cursor, (*self.asked, "kept"), str)
+        (name,) = decode_position(cursor, (*self.asked, "kept"), str)
         match (await self.store.noted(_PLACES, [str(name)])).get(str(name)):
             case [int(rank), str(opened_at), str(order_id)]:
                 return OrderKey(rank, from_text(opened_at), order_id)

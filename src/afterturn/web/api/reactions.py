@@ -22,13 +22,13 @@ from afterturn.web.api.common import (
     JsonRoute,
     ListParameters,
     OnCall,
-    Opened,
-    answers,
-    errors,
-    listed,
-    told,
+    OpenBackbone,
+    documented,
+    documented_errors,
+    json_response,
+    list_response,
 )
-from afterturn.web.api.cursors import place_text, read_place
+from afterturn.web.api.cursors import decode_position, encode_position
 
 _ALL = 1_000_000
 _NAME = {"conversationId": "c-17", "consumer": "topics"}
@@ -44,7 +44,7 @@ _CONSUMER = {
 router = APIRouter(route_class=JsonRoute, tags=["reactions"])
 
 
-class Retry(Record):
+class RetryBody(Record):
     """Which failed reactions: of some conversations, or all; of one consumer where it is named."""
 
     conversation_ids: Annotated[tuple[Id, ...], Field(max_length=1_000)] = ()
@@ -64,13 +64,15 @@ Name = Annotated[str, Path(description="The name of a consumer.", examples=["top
 @router.get(
     "/reactions/failed",
     responses={
-        **answers(
+        **documented(
             shapes.FailuresShape, "Failed reactions.", {"failures": [_FAILURE], "nextCursor": None, "complete": True}
         ),
-        **errors(400),
+        **documented_errors(400),
     },
 )
-async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[ListParameters, Query()]) -> JSONResponse:
+async def list_failed(
+    caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
+) -> JSONResponse:
     """Reactions that were given up on."""
     after = None if asked.cursor is None else _place(asked.cursor)
     found = await backbone.store.failures(after=after, limit=asked.limit + 1)
@@ -84,19 +86,19 @@ async def list_failed(caller: OnCall, backbone: Opened, asked: Annotated[ListPar
         for one in found[: asked.limit]
     ]
     last = found[asked.limit - 1] if len(found) > asked.limit else None
-    return listed(
-        "failures", shown, None if last is None else place_text("failures", last.consumer, last.conversation_id)
+    return list_response(
+        "failures", shown, None if last is None else encode_position("failures", last.consumer, last.conversation_id)
     )
 
 
 @router.post(
     "/reactions/retry",
     responses={
-        **answers(shapes.RetriedShape, "Due again.", {"retried": [_NAME]}),
-        **errors(404, *WITH_BODY),
+        **documented(shapes.RetriedShape, "Due again.", {"retried": [_NAME]}),
+        **documented_errors(404, *WITH_BODY),
     },
 )
-async def retry(caller: OnCall, backbone: Opened, given: Retry) -> JSONResponse:
+async def retry(caller: OnCall, backbone: OpenBackbone, given: RetryBody) -> JSONResponse:
     """Give failed reactions fresh attempts. Sent again, it finds nothing failed, and says so."""
     if given.consumer is not None and given.consumer not in await backbone.store.registrations():
         raise NotFound(_NO_CONSUMER)
@@ -113,38 +115,41 @@ async def retry(caller: OnCall, backbone: Opened, given: Retry) -> JSONResponse:
         with suppress(NotFound):  # somebody else was quicker
             await backbone.engine.retry(name, conversation_id)
             retried.append({"conversationId": conversation_id, "consumer": name})
-    return told({"retried": retried})
+    return json_response({"retried": retried})
 
 
 @router.get(
     "/consumers",
-    responses={**answers(shapes.ConsumersShape, "Consumers.", {"consumers": [_CONSUMER]}), **errors()},
+    responses={**documented(shapes.ConsumersShape, "Consumers.", {"consumers": [_CONSUMER]}), **documented_errors()},
 )
-async def list_consumers(caller: OnCall, backbone: Opened) -> JSONResponse:
+async def list_consumers(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """Every consumer that was ever registered, and how many of its reactions failed."""
-    return told({"consumers": await _consumers(backbone)})
+    return json_response({"consumers": await _consumers(backbone)})
 
 
 @router.post(
     "/consumers/{name}/promote",
-    responses={**answers(shapes.ConsumerShape, "It is live.", _CONSUMER), **errors(404)},
+    responses={**documented(shapes.ConsumerShape, "It is live.", _CONSUMER), **documented_errors(404)},
 )
-async def promote(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
+async def promote(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
     """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
     return await _changed(backbone, name, ConsumerState.LIVE)
 
 
 @router.post(
     "/consumers/{name}/retire",
-    responses={**answers(shapes.ConsumerShape, "It is retired.", {**_CONSUMER, "state": "retired"}), **errors(404)},
+    responses={
+        **documented(shapes.ConsumerShape, "It is retired.", {**_CONSUMER, "state": "retired"}),
+        **documented_errors(404),
+    },
 )
-async def retire(caller: Admin, backbone: Opened, name: Name) -> JSONResponse:
+async def retire(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
     """Let a consumer owe nothing any more. Its stamps stay."""
     return await _changed(backbone, name, ConsumerState.RETIRED)
 
 
 def _place(cursor: str) -> FailureKey:
-    consumer, conversation_id = read_place(cursor, "failures", str, str)
+    consumer, conversation_id = decode_position(cursor, "failures", str, str)
     return FailureKey(str(consumer), str(conversation_id))
 
 
@@ -155,7 +160,7 @@ async def _changed(backbone: Backbone, name: str, state: ConsumerState) -> JSONR
     if name not in await backbone.store.registrations():
         raise NotFound(_NO_CONSUMER)
     await backbone.store.set_state(name, state)
-    return told(next(one for one in await _consumers(backbone) if one["name"] == name))
+    return json_response(next(one for one in await _consumers(backbone) if one["name"] == name))
 
 
 async def _consumers(backbone: Backbone) -> list[dict[str, Any]]:

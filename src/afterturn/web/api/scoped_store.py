@@ -18,7 +18,7 @@ from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id
 from afterturn.store.kept import Amendment
 from afterturn.store.port import RecencyKey
-from afterturn.web.api.orders import Orders
+from afterturn.web.api.orders import ScopedOrders
 from afterturn.web.roles import Scope
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _NO_CURSOR = "the cursor was altered, cut, or belongs to another query; start ag
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Generic[T]):
+class ListPage(Generic[T]):
     """Some of a list in order; ``next_cursor`` is None at the end."""
 
     items: tuple[T, ...]
@@ -36,7 +36,7 @@ class Listed(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ScopedStore:
     """The store, as far as one caller sees it."""
 
     backbone: Backbone
@@ -82,7 +82,7 @@ class Reach:
         assert row is not None
         return row
 
-    async def messages(self, conversation_id: str, *, limit: int, cursor: str | None) -> Listed[Message]:
+    async def messages(self, conversation_id: str, *, limit: int, cursor: str | None) -> ListPage[Message]:
         """The newest messages in thread order; the cursor leads to those before them. Raises NotFound, InvalidCursor.
 
         Beyond the first page the whole thread is read: a store knows its end only.
@@ -99,9 +99,9 @@ class Reach:
             found = thread[max(place - limit - 1, 0) : place]
         shown = tuple(found[-limit:])
         more = len(found) > len(shown)
-        return Listed(shown, encode(Cursor(RecencyKey(shown[0].at, shown[0].id), None), bound) if more else None)
+        return ListPage(shown, encode(Cursor(RecencyKey(shown[0].at, shown[0].id), None), bound) if more else None)
 
-    async def turns(self, conversation_id: str, *, limit: int, cursor: str | None) -> Listed[SettledTurn]:
+    async def turns(self, conversation_id: str, *, limit: int, cursor: str | None) -> ListPage[SettledTurn]:
         """Settled turns, oldest first. Raises NotFound, InvalidCursor."""
         await self.row(conversation_id)
         bound = f"turns:{conversation_id}"
@@ -109,19 +109,19 @@ class Reach:
         found = await self.backbone.store.turns(conversation_id, after=after, limit=limit + 1)
         shown = found[:limit]
         more = len(found) > limit
-        return Listed(
+        return ListPage(
             shown, encode(Cursor(RecencyKey(shown[-1].occurred_at, conversation_id), None), bound) if more else None
         )
 
     async def orders(
         self, *, conversation_id: str | None, open_only: bool, limit: int, cursor: str | None
-    ) -> Listed[WorkOrder]:
+    ) -> ListPage[WorkOrder]:
         """Work orders, the most urgent first. Raises NotFound, InvalidCursor."""
         if conversation_id is not None:
             await self.row(conversation_id)
-        orders = Orders(self.backbone.store, self.scope, open_only, conversation_id)
+        orders = ScopedOrders(self.backbone.store, self.scope, open_only, conversation_id)
         shown, further = await orders.page(cursor, limit)
-        return Listed(tuple(shown), further)
+        return ListPage(tuple(shown), further)
 
     async def close(self, conversation_id: str, order_id: str) -> WorkOrder:
         """Close a work order. Raises NotFound."""

@@ -10,13 +10,13 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import Field
 
 from afterturn.model import Record
-from afterturn.web.access import COOKIE, Access, cookie_of
+from afterturn.web.access import COOKIE, AccessControl, cookie_of
 from afterturn.web.api import shapes
-from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, answers, errors, told
-from afterturn.web.errors import Refused
+from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, documented, documented_errors, json_response
+from afterturn.web.errors import HttpError
 from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
-from afterturn.web.sessions import LASTS
+from afterturn.web.sessions import SESSION_LIFETIME
 
 _CALLER = {"name": "desk", "role": "operator", "properties": ["oak"], "csrfToken": None}
 
@@ -24,42 +24,44 @@ router = APIRouter(prefix="/session", route_class=JsonRoute, tags=["session"])
 links = APIRouter(include_in_schema=False)
 
 
-class LogIn(Record):
+class LoginBody(Record):
     token: Annotated[str, Field(min_length=1, max_length=200, examples=["aft_…"])]
 
 
-@router.get("", responses={**answers(shapes.CallerShape, "The caller.", _CALLER), **errors(always=(401, 500))})
+@router.get(
+    "", responses={**documented(shapes.CallerShape, "The caller.", _CALLER), **documented_errors(always=(401, 500))}
+)
 async def show_session(caller: Operator) -> JSONResponse:
     """Who the caller is, and what a session has to send along to change things."""
-    return told(_told(caller))
+    return json_response(_told(caller))
 
 
 @router.post(
     "",
     responses={
-        **answers(shapes.CallerShape, "Logged in: the answer sets the session's cookie.", _CALLER),
-        **errors(429, *WITH_BODY, always=(401, 422, 500)),
+        **documented(shapes.CallerShape, "Logged in: the answer sets the session's cookie.", _CALLER),
+        **documented_errors(429, *WITH_BODY, always=(401, 422, 500)),
     },
 )
-async def log_in(request: Request, given: LogIn) -> Response:
+async def log_in(request: Request, given: LoginBody) -> Response:
     """Open a session with a token, for browsers. It ends when the token does, and after twelve hours."""
-    access: Access = request.app.state.access
+    access: AccessControl = request.app.state.access
     opened = access.log_in(given.token)
     if opened is None:
         _count(request)
-        raise Refused(
+        raise HttpError(
             401, "unauthenticated", "the token is unknown, expired or revoked", field="token", headers=_BEARER
         )
     cookie, _ = opened
     caller = access.caller({"cookie": f"{COOKIE}={cookie}"})
     assert caller is not None
-    return _with_cookie(told(_told(caller)), cookie, request)
+    return _with_cookie(json_response(_told(caller)), cookie, request)
 
 
-@router.delete("", status_code=204, response_class=Response, responses=errors(always=(401, 403, 500)))
+@router.delete("", status_code=204, response_class=Response, responses=documented_errors(always=(401, 403, 500)))
 async def log_out(request: Request, caller: Operator) -> Response:
     """End the session, if it is one."""
-    access: Access = request.app.state.access
+    access: AccessControl = request.app.state.access
     access.log_out(request.headers)
     response = Response(status_code=204)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
@@ -69,7 +71,7 @@ async def log_out(request: Request, caller: Operator) -> Response:
 @links.get("/login")
 async def follow_link(request: Request, key: str = "") -> Response:
     """A one-time login link: opens a session of all roles, and leads on. Used again, it leads a browser on, too."""
-    access: Access = request.app.state.access
+    access: AccessControl = request.app.state.access
     opened = access.redeem(key)
     if opened is None:
         if cookie_of(request.headers) is not None and access.caller(request.headers) is not None:
@@ -78,7 +80,7 @@ async def follow_link(request: Request, key: str = "") -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/sign-in?link=used", 303)
         text = "the link was used before, or is too old; start `afterturn up` again for a new one"
-        raise Refused(401, "unauthenticated", text, field="key")
+        raise HttpError(401, "unauthenticated", text, field="key")
     return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)
 
 
@@ -87,20 +89,20 @@ _BEARER = {"www-authenticate": "Bearer"}
 
 def _count(request: Request) -> None:
     """A login came to nothing. Raises Refused where there were too many of them from its address."""
-    access: Access = request.app.state.access
+    access: AccessControl = request.app.state.access
     proxies: Proxies = request.app.state.proxies
-    wait = access.turned_away(proxies.caller_of(request))
+    wait = access.count_failed_login(proxies.caller_of(request))
     if wait is not None:
         seconds = max(math.ceil(wait.total_seconds()), 1)
         text = f"too many logins failed from this address; try again in {seconds} s, with a good token at once"
-        raise Refused(429, "too_many", text, headers={"retry-after": str(seconds)})
+        raise HttpError(429, "too_many", text, headers={"retry-after": str(seconds)})
 
 
 def _with_cookie(response: Response, cookie: str, request: Request) -> Response:
     response.set_cookie(
         COOKIE,
         cookie,
-        max_age=int(LASTS.total_seconds()),
+        max_age=int(SESSION_LIFETIME.total_seconds()),
         path="/",
         httponly=True,
         samesite="lax",  # strict would log out whoever follows a link to a conversation out of a mail

@@ -20,13 +20,13 @@ from afterturn.web.api.common import (
     JsonRoute,
     ListParameters,
     OnCall,
-    Opened,
-    answers,
-    errors,
-    listed,
-    told,
+    OpenBackbone,
+    documented,
+    documented_errors,
+    json_response,
+    list_response,
 )
-from afterturn.web.api.cursors import place_text, read_place
+from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.middleware import unquoted
 
 _ALL = 1_000_000
@@ -34,7 +34,7 @@ _ALL = 1_000_000
 router = APIRouter(route_class=JsonRoute, tags=["stream"])
 
 
-class Redrive(Record):
+class RedriveBody(Record):
     """Which dead letters: some by id, or all."""
 
     ids: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=1_000)] = ()
@@ -54,19 +54,19 @@ def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead lett
 @router.get(
     "/stream",
     responses={
-        **answers(shapes.DepthShape, "Depth.", {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}),
-        **errors(),
+        **documented(shapes.DepthShape, "Depth.", {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}),
+        **documented_errors(),
     },
 )
-async def show_depth(caller: OnCall, backbone: Opened) -> JSONResponse:
+async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """How many records wait, those in flight included, and since when the oldest does."""
-    return told(await _depth(backbone))
+    return json_response(await _depth(backbone))
 
 
 @router.get(
     "/stats",
     responses={
-        **answers(
+        **documented(
             shapes.StatsShape,
             "Each stage.",
             {
@@ -80,10 +80,10 @@ async def show_depth(caller: OnCall, backbone: Opened) -> JSONResponse:
                 "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},
             },
         ),
-        **errors(),
+        **documented_errors(),
     },
 )
-async def show_stats(caller: OnCall, backbone: Opened) -> JSONResponse:
+async def show_stats(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """How much is in each stage, and how old the oldest of it is."""
     oldest = await backbone.engine.oldest()
     body: dict[str, Any] = dict(await backbone.store.counts())
@@ -93,67 +93,67 @@ async def show_stats(caller: OnCall, backbone: Opened) -> JSONResponse:
         "failed": len(await backbone.store.failures(limit=_ALL)),
         "oldestAt": None if oldest is None else to_text(oldest),
     }
-    return told(body)
+    return json_response(body)
 
 
 @router.get(
     "/dead-letters",
     responses={
-        **answers(
+        **documented(
             shapes.DeadLettersShape,
             "Dead letters.",
             {"deadLetters": [shapes.LETTER], "nextCursor": None, "complete": True},
         ),
-        **errors(400),
+        **documented_errors(400),
     },
 )
 async def list_dead_letters(
-    caller: OnCall, backbone: Opened, asked: Annotated[ListParameters, Query()]
+    caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
     """Stream records that were given up on, oldest first."""
     after = None if asked.cursor is None else _place(asked.cursor)
     found = await backbone.stream.dead_letters(after=after, limit=asked.limit + 1)
     last = found[asked.limit - 1] if len(found) > asked.limit else None
-    return listed(
+    return list_response(
         "deadLetters",
         [_letter(one) for one in found[: asked.limit]],
-        None if last is None else place_text("dead letters", last.died_at, last.id),
+        None if last is None else encode_position("dead letters", last.died_at, last.id),
     )
 
 
 @router.post(
     "/dead-letters/redrive",
     responses={
-        **answers(shapes.RedrivenShape, "In the stream again.", {"redriven": 1}),
-        **errors(404, *WITH_BODY),
+        **documented(shapes.RedrivenShape, "In the stream again.", {"redriven": 1}),
+        **documented_errors(404, *WITH_BODY),
     },
 )
-async def redrive(caller: OnCall, backbone: Opened, given: Redrive) -> JSONResponse:
+async def redrive(caller: OnCall, backbone: OpenBackbone, given: RedriveBody) -> JSONResponse:
     """Put dead letters into their queue again. That changes nothing where the turn was handled since."""
     known = [one.id for one in await backbone.stream.dead_letters(limit=_ALL)]
     if not set(given.ids) <= set(known):
         raise NotFound(_NO_LETTER)
     chosen = known if given.all else list(dict.fromkeys(given.ids))
-    return told({"redriven": await backbone.stream.redrive(chosen)})
+    return json_response({"redriven": await backbone.stream.redrive(chosen)})
 
 
 @router.get(
     "/dead-letters/{letter_id}",
-    responses={**answers(shapes.DeadLetterShape, "The dead letter.", shapes.LETTER), **errors(404)},
+    responses={**documented(shapes.DeadLetterShape, "The dead letter.", shapes.LETTER), **documented_errors(404)},
 )
 async def show_dead_letter(
-    caller: OnCall, backbone: Opened, letter_id: Annotated[str, Depends(_letter_id)]
+    caller: OnCall, backbone: OpenBackbone, letter_id: Annotated[str, Depends(_letter_id)]
 ) -> JSONResponse:
     """A dead letter with its body."""
     found = await backbone.stream.dead_letters(limit=_ALL)
     letter = next((one for one in found if one.id == letter_id), None)
     if letter is None:
         raise NotFound(_NO_LETTER)
-    return told(_letter(letter))
+    return json_response(_letter(letter))
 
 
 def _place(cursor: str) -> DeadLetterKey:
-    died_at, letter_id = read_place(cursor, "dead letters", datetime, str)
+    died_at, letter_id = decode_position(cursor, "dead letters", datetime, str)
     assert isinstance(died_at, datetime)
     return DeadLetterKey(died_at, str(letter_id))
 

@@ -10,7 +10,16 @@ from pydantic import Field
 
 from afterturn.model import Id, WorkOrder
 from afterturn.web.api import shapes
-from afterturn.web.api.common import ConversationId, JsonRoute, ListParameters, Reached, answers, errors, listed, told
+from afterturn.web.api.common import (
+    ConversationId,
+    JsonRoute,
+    ListParameters,
+    StoreOfCaller,
+    documented,
+    documented_errors,
+    json_response,
+    list_response,
+)
 from afterturn.web.middleware import unquoted
 
 router = APIRouter(route_class=JsonRoute, tags=["work orders"])
@@ -24,18 +33,18 @@ class OrderParameters(ListParameters):
 @router.get(
     "/work-orders",
     responses={
-        **answers(
+        **documented(
             shapes.WorkOrdersShape, "Work orders.", {"workOrders": [shapes.ORDER], "nextCursor": None, "complete": True}
         ),
-        **errors(400, 404),
+        **documented_errors(400, 404),
     },
 )
-async def list_work_orders(reach: Reached, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
+async def list_work_orders(reach: StoreOfCaller, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
     """Work orders, the most urgent first. A page may hold fewer than `limit`: `nextCursor` says whether it goes on."""
     found = await reach.orders(
         conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit, cursor=asked.cursor
     )
-    return listed("workOrders", [one.to_json() for one in found.items], found.next_cursor)
+    return list_response("workOrders", [one.to_json() for one in found.items], found.next_cursor)
 
 
 def _order_id(order_id: Annotated[str, Path(description="The id of a work order.", max_length=800)]) -> str:
@@ -44,10 +53,13 @@ def _order_id(order_id: Annotated[str, Path(description="The id of a work order.
 
 @router.post(
     "/conversations/{conversation_id}/work-orders/{order_id}/close",
-    responses={**answers(WorkOrder, "It is closed.", {**shapes.ORDER, "status": "closed"}), **errors(404)},
+    responses={
+        **documented(WorkOrder, "It is closed.", {**shapes.ORDER, "status": "closed"}),
+        **documented_errors(404),
+    },
 )
 async def close_work_order(
-    reach: Reached, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]
+    reach: StoreOfCaller, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]
 ) -> JSONResponse:
     """The repair is done. Sent again, it changes nothing; no reaction opens it again."""
-    return told((await reach.close(conversation_id, order_id)).to_json())
+    return json_response((await reach.close(conversation_id, order_id)).to_json())

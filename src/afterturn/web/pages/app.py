@@ -13,16 +13,16 @@ from starlette.staticfiles import StaticFiles
 
 from afterturn.web.pages import conversation, inbox, operations, sign_in
 from afterturn.web.pages.history import History
-from afterturn.web.pages.sse import Live
+from afterturn.web.pages.sse import EventStreams
 from afterturn.web.sessions import Secret
 
 
-def mount_pages(app: FastAPI, *, live: Live | None = None, key: Secret | None = None) -> None:
+def add_pages(app: FastAPI, *, live: EventStreams | None = None, key: Secret | None = None) -> None:
     """Add every page, and what they load. The app has the backbone and the access in its state.
 
     ``live``: how often open pages are told of arrivals. ``key``: names each form that is handed out.
     """
-    app.state.live = live or Live()
+    app.state.live = live or EventStreams()
     app.state.form_key = key or (lambda: secrets.token_urlsafe(18))
     app.state.history = history = History(app.state.backbone)
 

@@ -22,14 +22,14 @@ from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
 from afterturn.store.kept import Amendment
 from afterturn.web.api import conversations
-from afterturn.web.api.common import ConversationId, Opened, Operator, Reached
-from afterturn.web.api.scoped_store import Reach
-from afterturn.web.errors import Refused
+from afterturn.web.api.common import ConversationId, OpenBackbone, Operator, StoreOfCaller
+from afterturn.web.api.scoped_store import ScopedStore
+from afterturn.web.errors import HttpError
 from afterturn.web.pages.format import address, conversation_path
 from afterturn.web.pages.inbox import events
 from afterturn.web.pages.inbox_view import row_view
 from afterturn.web.pages.rendering import HEADERS, render
-from afterturn.web.pages.routing import PageRoute, Sent, see
+from afterturn.web.pages.routing import FormData, PageRoute, redirect
 from afterturn.web.pages.thread import before, items, stamp_view
 
 router = APIRouter(prefix="/conversations", route_class=PageRoute, include_in_schema=False)
@@ -55,7 +55,7 @@ _DONE = {
 @router.get("/{conversation_id}")
 async def show_conversation(
     request: Request,
-    reach: Reached,
+    reach: StoreOfCaller,
     caller: Operator,
     conversation_id: ConversationId,
     cursor: str | None = None,
@@ -97,7 +97,10 @@ async def show_conversation(
 
 @router.get("/{conversation_id}/live")
 async def tell_changes(
-    request: Request, reach: Reached, conversation_id: ConversationId, sending: Annotated[list[str], Query()] = _NONE
+    request: Request,
+    reach: StoreOfCaller,
+    conversation_id: ConversationId,
+    sending: Annotated[list[str], Query()] = _NONE,
 ) -> Response:
     """Server-sent events: what tells the conversation as it is from one that changed since.
 
@@ -106,7 +109,7 @@ async def tell_changes(
     await reach.row(conversation_id)
     watched = sending[:_WATCHED]
 
-    async def look(reach: Reach) -> dict[str, object]:
+    async def look(reach: ScopedStore) -> dict[str, object]:
         row = await reach.row(conversation_id)
         sent = await sending_of(reach.backbone.store, conversation_id, watched)
         return {"known": _known(row, [sent.get(one) for one in watched])}
@@ -117,24 +120,28 @@ async def tell_changes(
 
 
 @router.post("/{conversation_id}/reply")
-async def reply(reach: Reached, backbone: Opened, conversation_id: ConversationId, form: Sent) -> Response:
+async def reply(
+    reach: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, form: FormData
+) -> Response:
     """Save an operator's reply. The form carries a key, so that a second click sends nothing twice."""
     text = form.one("text").replace("\r\n", "\n").strip()
     if not text:
         raise InvalidRecord("text", "Write something first: an empty reply is not sent.")
-    given = parse(conversations.Reply, {"text": text})
+    given = parse(conversations.ReplyBody, {"text": text})
     key = f"form-{form.one('key')}"[:200]
     try:
         answer = await conversations.reply(reach, backbone, conversation_id, key, given)
-    except Refused as refused:
+    except HttpError as refused:
         if refused.status_code != 409:
             raise
-        raise Refused(409, "conflict", "This form has sent another reply. Open the page anew for a new one.") from None
-    return see(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
+        raise HttpError(
+            409, "conflict", "This form has sent another reply. Open the page anew for a new one."
+        ) from None
+    return redirect(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
 
 
 @router.post("/{conversation_id}/amend")
-async def amend(reach: Reached, conversation_id: ConversationId, form: Sent) -> Response:
+async def amend(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close or open it, put it under another property, take it or give it back: what the form names.
 
     The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
@@ -148,19 +155,21 @@ async def amend(reach: Reached, conversation_id: ConversationId, form: Sent) -> 
     try:
         await reach.amend(conversation_id, parse(Amendment, asked), int(revision))
     except Conflict:
-        raise Refused(409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again.") from None
-    return see(conversation_path(conversation_id), ("done", "amended"))
+        raise HttpError(
+            409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again."
+        ) from None
+    return redirect(conversation_path(conversation_id), ("done", "amended"))
 
 
 @router.post("/{conversation_id}/close-order")
-async def close_order(reach: Reached, conversation_id: ConversationId, form: Sent) -> Response:
+async def close_order(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close a work order: the repair is done. A second click changes nothing."""
     await reach.close(conversation_id, form.one("order"))
-    return see(conversation_path(conversation_id), ("done", "closed"))
+    return redirect(conversation_path(conversation_id), ("done", "closed"))
 
 
 async def _noted(
-    reach: Reach, conversation_id: str, messages: Sequence[Message]
+    reach: ScopedStore, conversation_id: str, messages: Sequence[Message]
 ) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
     """What became of sending each of these messages, and what the webhooks knows of those that came in."""
     going = [one.id for one in messages if one.direction is Direction.OUTBOUND]
@@ -169,7 +178,7 @@ async def _noted(
     return await sending_of(keeper, conversation_id, going), await noted_of(keeper, ABOUT, conversation_id, coming)
 
 
-async def _is_stopped(reach: Reach, row: Row) -> bool:
+async def _is_stopped(reach: ScopedStore, row: Row) -> bool:
     """Whether they wrote STOP, which is a word of texts alone."""
     one = row.conversation
     return one.channel is Channel.SMS and await has_opted_out(reach.backbone.store, one.id, one.participants)

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.backbone import Backbone
 from afterturn.clock import EPOCH, to_text
-from afterturn.web.pages.stats import Sample, take
+from afterturn.web.pages.stats import Sample, take_sample
 
 N = TypeVar("N", int, float)
 
@@ -127,7 +127,7 @@ class History:
 
     async def look(self) -> None:
         """Add a look, and note the slot that it lies in. Raises StoreError."""
-        point = point_of(await take(self._backbone))
+        point = point_of(await take_sample(self._backbone))
         if self._looks and self._looks[-1].at > point.at:  # our clock was ahead
             self._looks = deque([one for one in self._looks if one.at <= point.at], self._looks.maxlen)
             self._recalled = None

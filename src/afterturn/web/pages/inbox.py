@@ -17,15 +17,15 @@ from afterturn.inbox import InboxQuery, Row
 from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
 from afterturn.store.port import ConsumerState, RecencyKey
 from afterturn.store.tokenizer import MAX_WORDS_CHARS
-from afterturn.web.access import Access
-from afterturn.web.api.common import Opened, Operator, Reached
-from afterturn.web.api.scoped_store import Reach
+from afterturn.web.access import AccessControl
+from afterturn.web.api.common import OpenBackbone, Operator, StoreOfCaller
+from afterturn.web.api.scoped_store import ScopedStore
 from afterturn.web.pages.format import conversation_path
 from afterturn.web.pages.inbox_view import arrived, inbox_view
 from afterturn.web.pages.query_params import address_of_person, read_query
 from afterturn.web.pages.rendering import HEADERS, render
-from afterturn.web.pages.routing import PageRoute, see
-from afterturn.web.pages.sse import Live
+from afterturn.web.pages.routing import PageRoute, redirect
+from afterturn.web.pages.sse import EventStreams
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -33,14 +33,14 @@ _LOOKED_AT = 200
 """Newest rows of the index that one look for arrivals may read."""
 _MOST_ARRIVED = 50
 
-Look = Callable[[Reach], Awaitable[dict[str, object]]]
+Look = Callable[[ScopedStore], Awaitable[dict[str, object]]]
 """What a page is told, as far as a caller may know it: numbers and states only."""
 
 _CURSOR_GONE = "This page belongs to another address, or was cut. Start again from the newest."
 
 
 @router.get("/")
-async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller: Operator) -> Response:
+async def show_inbox(request: Request, reach: StoreOfCaller, backbone: OpenBackbone, caller: Operator) -> Response:
     """A page of the inbox."""
     pairs = request.query_params.multi_items()
     cursor = request.query_params.get("cursor")
@@ -70,12 +70,12 @@ async def show_inbox(request: Request, reach: Reached, backbone: Opened, caller:
 
 
 @router.get("/search")
-async def search(reach: Reached, q: str = "") -> Response:
+async def search(reach: StoreOfCaller, q: str = "") -> Response:
     """To the conversation of that id, else to those with that phone number, e-mail address or name, else to those in
     which these words were said."""
     words = q.strip()
     if not words:
-        return see("/")
+        return redirect("/")
     person = address_of_person(words, reach.backbone.settings.phone_region)
     if person is None:
         try:
@@ -83,13 +83,13 @@ async def search(reach: Reached, q: str = "") -> Response:
         except NotFound:
             pass
         else:
-            return see(conversation_path(row.conversation.id))
+            return redirect(conversation_path(row.conversation.id))
     if reach.backbone.searcher is None or await _is_somebody(reach, person, words):
-        return see("/", ("participant", person or words[:MAX_ID_CHARS]))
-    return see("/", ("words", words[:MAX_WORDS_CHARS]))
+        return redirect("/", ("participant", person or words[:MAX_ID_CHARS]))
+    return redirect("/", ("words", words[:MAX_WORDS_CHARS]))
 
 
-async def _is_somebody(reach: Reach, person: str | None, words: str) -> bool:
+async def _is_somebody(reach: ScopedStore, person: str | None, words: str) -> bool:
     """Whether somebody of that address or name is in the inbox; an address that was not looked for to the end is."""
     try:
         query = parse(InboxQuery, {"participant": person or words, "limit": 1})
@@ -100,7 +100,7 @@ async def _is_somebody(reach: Reach, person: str | None, words: str) -> bool:
 
 
 @router.get("/live")
-async def tell_arrivals(request: Request, reach: Reached) -> Response:
+async def tell_arrivals(request: Request, reach: StoreOfCaller) -> Response:
     """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``).
 
     ``more``: there may be others, since so much came in that a look does not get through it.
@@ -115,7 +115,7 @@ async def tell_arrivals(request: Request, reach: Reached) -> Response:
         update={"window": None, "since": after.at, "until": None, "limit": _MOST_ARRIVED, "budget": _LOOKED_AT}
     )
 
-    async def look(reach: Reach) -> dict[str, object]:
+    async def look(reach: ScopedStore) -> dict[str, object]:
         page = await reach.page(query, None)
         found = arrived(page.rows, after)
         return {"count": found, "more": found == _MOST_ARRIVED or not page.complete}
@@ -130,8 +130,8 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
 
     A look costs the same whatever the fleet, and each one asks again what the caller may see.
     """
-    access: Access = request.app.state.access
-    live: Live = request.app.state.live
+    access: AccessControl = request.app.state.access
+    live: EventStreams = request.app.state.live
     told: dict[str, object] | None = None
     yield f"retry: {int(live.every * 2_000)}\n\n"
     for _ in range(live.looks):
@@ -140,7 +140,7 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
             yield "event: over\ndata: {}\n\n"
             return
         try:
-            found = await look(Reach(request.app.state.backbone, caller.scope))
+            found = await look(ScopedStore(request.app.state.backbone, caller.scope))
         except AfterturnError:  # the store may be back at the next look
             found = told or {}
         if found != told:
@@ -152,7 +152,7 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
             return
 
 
-async def last_words(reach: Reach, rows: Sequence[Row]) -> dict[str, Message | None]:
+async def last_words(reach: ScopedStore, rows: Sequence[Row]) -> dict[str, Message | None]:
     """The newest message of each conversation."""
     ids = [row.conversation.id for row in rows]
     found = await asyncio.gather(*(reach.backbone.store.messages(one, limit=1) for one in ids))

@@ -21,7 +21,7 @@ GRADES = ("A", "B", "C", "D", "F")
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction:
+class ReactionView:
     """A consumer and how far it is, for the pips of a row."""
 
     name: str
@@ -52,7 +52,7 @@ class RowView:
     topics: tuple[str, ...]
     grade: str | None
     alerts: tuple[str, ...]
-    reactions: tuple[Reaction, ...]
+    reactions: tuple[ReactionView, ...]
     unsent: str | None
 
     def names(self, state: str) -> tuple[str, ...]:
@@ -68,19 +68,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FilterOption:
     value: str
     label: str
     chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FilterGroup:
     """A filter: what can be ticked. ``free``: anything may be typed beside it, with these suggestions."""
 
     name: str
     label: str
-    options: tuple[Option, ...]
+    options: tuple[FilterOption, ...]
     free: bool = False
     suggested: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ class InboxView:
     the same words as a name; ``searches``: whether words of messages are searched here."""
 
     rows: tuple[RowView, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[FilterGroup, ...]
     windows: tuple[Link, ...]
     views: tuple[Link, ...]
     chosen: tuple[Link, ...]
@@ -133,8 +133,8 @@ def alerts_of(row: Row) -> tuple[str, ...]:
     return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
 
 
-def reactions_of(row: Row) -> tuple[Reaction, ...]:
-    return tuple(Reaction(name, state.value) for name, state in row.states.items())
+def reactions_of(row: Row) -> tuple[ReactionView, ...]:
+    return tuple(ReactionView(name, state.value) for name, state in row.states.items())
 
 
 def row_view(row: Row, last: Message | None, names: Mapping[str, str], unsent: Delivered | None = None) -> RowView:
@@ -246,7 +246,9 @@ def _views(pairs: Pairs) -> tuple[Link, ...]:
     return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
 
 
-def _groups(query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]) -> tuple[Group, ...]:
+def _groups(
+    query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]
+) -> tuple[FilterGroup, ...]:
     conversations = [row.conversation for row in page.rows]
     seen = {one.property_id or UNASSIGNED for one in conversations} | set(properties)
     topics = {topic for row in page.rows for topic in topics_of(row)}
@@ -273,9 +275,9 @@ def _group(
     chosen: Sequence[str],
     *,
     suggested: tuple[str, ...] | None = None,
-) -> Group:
-    found = tuple(Option(str(value), _label(name, str(value)), value in chosen) for value in values)
-    return Group(name, label, found, free=suggested is not None, suggested=suggested or ())
+) -> FilterGroup:
+    found = tuple(FilterOption(str(value), _label(name, str(value)), value in chosen) for value in values)
+    return FilterGroup(name, label, found, free=suggested is not None, suggested=suggested or ())
 
 
 def _label(name: str, value: str) -> str:

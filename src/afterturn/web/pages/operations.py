@@ -16,14 +16,14 @@ from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
-from afterturn.web.api.common import Admin, OnCall, Opened
+from afterturn.web.api.common import Admin, OnCall, OpenBackbone
 from afterturn.web.pages.format import address, count
 from afterturn.web.pages.history import History, Span
 from afterturn.web.pages.inbox_view import Link
-from afterturn.web.pages.operations_view import Past, consumers, debt_view, failure_view, letter_view, stages
+from afterturn.web.pages.operations_view import PlotRange, consumers, dead_letter_view, debt_view, failure_view, stages
 from afterturn.web.pages.rendering import render
-from afterturn.web.pages.routing import PageRoute, Sent, see
-from afterturn.web.pages.stats import answered, take
+from afterturn.web.pages.routing import FormData, PageRoute, redirect
+from afterturn.web.pages.stats import or_none, take_sample
 
 PATH = "/operations"
 
@@ -51,7 +51,7 @@ _CHANGED = {
 async def show_operations(
     request: Request,
     caller: OnCall,
-    backbone: Opened,
+    backbone: OpenBackbone,
     owed: str = "24h",
     plots: str = "1h",
     done: str = "",
@@ -62,9 +62,9 @@ async def show_operations(
 
     ``plots``: how far back they go. ``done``: what has just been done, to ``n``, or to the consumer of a ``name``.
     """
-    now = await take(backbone)
+    now = await take_sample(backbone)
     past = _past(request, now.at, plots)
-    letters = await answered(backbone.stream.dead_letters(limit=_SHOWN + 1))
+    letters = await or_none(backbone.stream.dead_letters(limit=_SHOWN + 1))
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=timedelta(0))
@@ -77,7 +77,7 @@ async def show_operations(
         consumers=consumers(now, past, registered, backbone.registry.signalled),
         here=address(PATH, [("owed", window.value), ("plots", past.span.value)]),
         spans=_links(Span, past.span, owed=window.value),
-        letters=None if letters is None else [letter_view(one) for one in letters[:_SHOWN]],
+        letters=None if letters is None else [dead_letter_view(one) for one in letters[:_SHOWN]],
         more_letters=letters is not None and len(letters) > _SHOWN,
         failures=[failure_view(one) for one in failures[:_SHOWN]],
         more_failures=len(failures) > _SHOWN,
@@ -92,16 +92,16 @@ async def show_operations(
 
 
 @router.get("/stages")
-async def show_stages(request: Request, caller: OnCall, backbone: Opened, plots: str = "1h") -> Response:
+async def show_stages(request: Request, caller: OnCall, backbone: OpenBackbone, plots: str = "1h") -> Response:
     """The stages alone, for a page that is open."""
-    now = await take(backbone)
+    now = await take_sample(backbone)
     return render(request, "stages.html", only_stages=stages(now, _past(request, now.at, plots)))
 
 
 @router.post("/redrive")
-async def redrive(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+async def redrive(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Put dead letters into their queue again; what was handled since is not handled twice."""
-    given = parse(stream.Redrive, {"ids": form.all("id"), "all": form.one("all") == "1"})
+    given = parse(stream.RedriveBody, {"ids": form.all("id"), "all": form.one("all") == "1"})
     known = {one.id for one in await backbone.stream.dead_letters(limit=1_000_000)}
     # One that is gone was redriven by somebody else, or by a second click.
     ids = [one for one in dict.fromkeys(given.ids) if one in known] if given.ids else sorted(known)
@@ -109,7 +109,7 @@ async def redrive(caller: OnCall, backbone: Opened, form: Sent) -> Response:
 
 
 @router.post("/retry")
-async def retry(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+async def retry(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Give failed reactions fresh attempts."""
     conversation_id, consumer = form.one("conversation"), form.one("consumer")
     everything = form.one("all") == "1"
@@ -129,7 +129,7 @@ async def retry(caller: OnCall, backbone: Opened, form: Sent) -> Response:
 
 
 @router.post("/emit")
-async def emit(caller: OnCall, backbone: Opened, form: Sent) -> Response:
+async def emit(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Put what is owed into the stream again."""
     window = _window(form.one("owed") or "24h")
     part = _selection(backbone, window)
@@ -138,16 +138,16 @@ async def emit(caller: OnCall, backbone: Opened, form: Sent) -> Response:
 
 
 @router.post("/consumers")
-async def change_consumer(caller: Admin, backbone: Opened, form: Sent) -> Response:
+async def change_consumer(caller: Admin, backbone: OpenBackbone, form: FormData) -> Response:
     """Promote a consumer, or retire it."""
     promoting, name = form.one("do") == "promote", form.one("name")
     change = reactions.promote if promoting else reactions.retire
     await change(caller, backbone, name)
-    return see(PATH, ("done", "promoted" if promoting else "retired"), ("name", name))
+    return redirect(PATH, ("done", "promoted" if promoting else "retired"), ("name", name))
 
 
 def _done(what: str, number: int, *more: tuple[str, str]) -> Response:
-    return see(PATH, ("done", what), ("n", str(number)), *more)
+    return redirect(PATH, ("done", what), ("n", str(number)), *more)
 
 
 def _said(done: str, n: str) -> str | None:
@@ -169,13 +169,13 @@ def _window(text: str) -> Window:
         raise InvalidQuery("The ledger can be read over 24h, 7d, 30d, 90d or all.") from None
 
 
-def _past(request: Request, now: datetime, plots: str) -> Past:
+def _past(request: Request, now: datetime, plots: str) -> PlotRange:
     try:
         span = Span(plots)
     except ValueError:
         raise InvalidQuery("Plots go back 1h or 24h.") from None
     history: History = request.app.state.history
-    return Past(span, now, history.over(span, now))
+    return PlotRange(span, now, history.over(span, now))
 
 
 def _links(choices: type[Window] | type[Span], chosen: Window | Span, **kept: str) -> tuple[Link, ...]:

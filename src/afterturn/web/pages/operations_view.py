@@ -33,7 +33,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PlotRange:
     """What is plotted, oldest first, and from when to when."""
 
     span: Span
@@ -42,7 +42,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageView:
     """``number``: None where it does not answer."""
 
     key: str
@@ -71,7 +71,7 @@ class ConsumerView:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterView:
+class DeadLetterView:
     id: str
     queue: str
     consumer: str | None
@@ -100,11 +100,11 @@ class DebtView:
     since: datetime
 
 
-def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
+def stages(now: Sample, past: PlotRange) -> tuple[StageView, ...]:
     """Every stage a record passes, in its order."""
 
-    def stage(name: str, key: str, number: int | None, oldest: datetime | None, bad: bool = False) -> Stage:
-        return Stage(
+    def stage(name: str, key: str, number: int | None, oldest: datetime | None, bad: bool = False) -> StageView:
+        return StageView(
             key=key,
             name=name,
             number=number,
@@ -124,13 +124,13 @@ def stages(now: Sample, past: Past) -> tuple[Stage, ...]:
 
 
 def consumers(
-    now: Sample, past: Past, registrations: Mapping[str, Registration], declared: Sequence[str]
+    now: Sample, past: PlotRange, registrations: Mapping[str, Registration], declared: Sequence[str]
 ) -> tuple[ConsumerView, ...]:
     """Every consumer that was ever registered."""
     return tuple(_consumer(one, now, past, name in declared) for name, one in registrations.items())
 
 
-def _consumer(one: Registration, now: Sample, past: Past, declared: bool) -> ConsumerView:
+def _consumer(one: Registration, now: Sample, past: PlotRange, declared: bool) -> ConsumerView:
     sample = now.consumers.get(one.name, ConsumerSample())
     lags = failures = None
     if one.state is ConsumerState.LIVE:
@@ -154,13 +154,15 @@ def _consumer(one: Registration, now: Sample, past: Past, declared: bool) -> Con
     )
 
 
-def _values(past: Past, now: Sample, value: Callable[[Point], float | None]) -> list[tuple[datetime, float | None]]:
+def _values(
+    past: PlotRange, now: Sample, value: Callable[[Point], float | None]
+) -> list[tuple[datetime, float | None]]:
     return [(one.at, value(one)) for one in (*past.points, point_of(now))]
 
 
 def plot(
     values: Sequence[tuple[datetime, float | None]],
-    past: Past,
+    past: PlotRange,
     name: str,
     *,
     told: Callable[[float], str] = lambda value: f"{value:g}",
@@ -216,8 +218,8 @@ def _lag(length: timedelta) -> str:
     return "under 1s" if length < timedelta(seconds=1) else age(length)
 
 
-def letter_view(one: DeadLetter) -> LetterView:
-    return LetterView(
+def dead_letter_view(one: DeadLetter) -> DeadLetterView:
+    return DeadLetterView(
         id=one.id,
         queue=one.queue.value,
         consumer=one.consumer,

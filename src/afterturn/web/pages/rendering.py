@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from afterturn.clock import to_text
 from afterturn.web.pages import format
-from afterturn.web.roles import Caller, Role
+from afterturn.web.roles import Caller, CallerRole
 
 POLICY = "; ".join(
     (
@@ -47,8 +47,8 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         .render(
             {
                 "who": caller,  # `caller` means something else inside a macro
-                "on_call": caller is not None and caller.role.covers(Role.ON_CALL),
-                "admin": caller is not None and caller.role.covers(Role.ADMIN),
+                "on_call": caller is not None and caller.role.covers(CallerRole.ON_CALL),
+                "admin": caller is not None and caller.role.covers(CallerRole.ADMIN),
                 "path": request.url.path,
                 "now": now,
                 **values,

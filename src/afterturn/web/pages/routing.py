@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from afterturn.errors import AfterturnError
-from afterturn.web.access import Access
-from afterturn.web.errors import Refused, failed, refusal_of
+from afterturn.web.access import AccessControl
+from afterturn.web.errors import HttpError, http_error_of, internal_error
 from afterturn.web.middleware import SAFE_METHODS
 from afterturn.web.pages.format import address
 from afterturn.web.pages.rendering import HEADERS, render
@@ -73,16 +73,16 @@ class OpenPageRoute(APIRoute):
         async def page(request: Request) -> Response:
             try:
                 return await self._checked(request, handle)
-            except Refused as refused:
+            except HttpError as refused:
                 return error_page(request, refused)
             except HTTPException as error:
-                return error_page(request, Refused(error.status_code, "refused", "The request cannot be read."))
+                return error_page(request, HttpError(error.status_code, "refused", "The request cannot be read."))
             except RequestValidationError:
-                return error_page(request, Refused(404, "not_found", ""))
+                return error_page(request, HttpError(404, "not_found", ""))
             except AfterturnError as error:
-                return error_page(request, refusal_of(error))
+                return error_page(request, http_error_of(error))
             except Exception as error:  # its text could quote anybody
-                return error_page(request, failed(error))
+                return error_page(request, internal_error(error))
 
         return page
 
@@ -91,7 +91,7 @@ class OpenPageRoute(APIRoute):
         if request.method not in SAFE_METHODS:
             request.state.form = await _read_form(request)
             if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                raise Refused(403, "csrf", "This form was sent from another site. Open the page here and try again.")
+                raise HttpError(403, "csrf", "This form was sent from another site. Open the page here and try again.")
         return await handle(request)
 
 
@@ -110,7 +110,7 @@ class PageRoute(OpenPageRoute):
                 return _to_sign_in(request)
             changes = request.method not in SAFE_METHODS
             if changes and caller.csrf is not None and not same(form_of(request).one("csrf"), caller.csrf):
-                raise Refused(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
+                raise HttpError(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
             return await handle(request)
 
         return admitted
@@ -121,10 +121,10 @@ def form_of(request: Request) -> Form:
     return form
 
 
-Sent = Annotated[Form, Depends(form_of)]
+FormData = Annotated[Form, Depends(form_of)]
 
 
-def error_page(request: Request, refused: Refused) -> Response:
+def error_page(request: Request, refused: HttpError) -> Response:
     """What went wrong and what to do about it."""
     status = refused.status_code
     response = render(
@@ -145,13 +145,13 @@ def _page_of_form(request: Request) -> str | None:
     return page if request.method not in SAFE_METHODS and page.startswith(("/conversations/", "/operations")) else None
 
 
-def show_error(request: Request, refused: Refused) -> Response:
+def show_error(request: Request, refused: HttpError) -> Response:
     """Likewise, where no page was reached."""
     request.state.caller = _access(request).caller(request.headers)
     return error_page(request, refused)
 
 
-def see(path: str, *pairs: tuple[str, str]) -> RedirectResponse:
+def redirect(path: str, *pairs: tuple[str, str]) -> RedirectResponse:
     """After a form: on to a page that can be reloaded without sending it again."""
     return RedirectResponse(address(path, pairs), 303, HEADERS)
 
@@ -161,24 +161,24 @@ def local_path(path: str) -> str:
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
 
 
-def _access(request: Request) -> Access:
-    access: Access = request.app.state.access
+def _access(request: Request) -> AccessControl:
+    access: AccessControl = request.app.state.access
     return access
 
 
 def _to_sign_in(request: Request) -> Response:
     if request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", ""):
         path = request.url.path
-        return see(SIGN_IN, *([] if path == "/" else [("next", path)]))
-    return error_page(request, Refused(401, "unauthenticated", "Your session has ended. Sign in and try again."))
+        return redirect(SIGN_IN, *([] if path == "/" else [("next", path)]))
+    return error_page(request, HttpError(401, "unauthenticated", "Your session has ended. Sign in and try again."))
 
 
 async def _read_form(request: Request) -> Form:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != "application/x-www-form-urlencoded":
-        raise Refused(415, "content_type", "Only forms of these pages are taken here.")
+        raise HttpError(415, "content_type", "Only forms of these pages are taken here.")
     try:
         text = (await request.body()).decode()
         return Form(parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
     except ValueError:
-        raise Refused(400, "invalid", "The form cannot be read. Reload the page and try again.") from None
+        raise HttpError(400, "invalid", "The form cannot be read. Reload the page and try again.") from None

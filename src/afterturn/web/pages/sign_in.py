@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from afterturn.web.access import COOKIE, Access
+from afterturn.web.access import COOKIE, AccessControl
 from afterturn.web.api import session
-from afterturn.web.errors import Refused
+from afterturn.web.errors import HttpError
 from afterturn.web.pages.rendering import render
-from afterturn.web.pages.routing import SIGN_IN, OpenPageRoute, PageRoute, Sent, local_path, see
+from afterturn.web.pages.routing import SIGN_IN, FormData, OpenPageRoute, PageRoute, local_path, redirect
 
 router = APIRouter(route_class=OpenPageRoute, include_in_schema=False)
 leaving = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -24,19 +24,19 @@ async def show_sign_in(request: Request, next: str = "/", link: str = "") -> Res
 
 
 @router.post(SIGN_IN)
-async def sign_in(request: Request, form: Sent) -> Response:
+async def sign_in(request: Request, form: FormData) -> Response:
     """Open a session, and on to where somebody wanted to go."""
     onwards = local_path(form.one("next") or "/")
     token = form.one("token").strip()
     if not 0 < len(token) <= 200:
         return render(request, "sign_in.html", 401, next=onwards, problem=_UNKNOWN)
     try:
-        opened = await session.log_in(request, session.LogIn(token=token))
-    except Refused as refused:
+        opened = await session.log_in(request, session.LoginBody(token=token))
+    except HttpError as refused:
         if refused.status_code != 401:
             raise
         return render(request, "sign_in.html", 401, next=onwards, problem=_UNKNOWN)
-    response = see(onwards)
+    response = redirect(onwards)
     response.headers["set-cookie"] = opened.headers["set-cookie"]
     return response
 
@@ -44,8 +44,8 @@ async def sign_in(request: Request, form: Sent) -> Response:
 @leaving.post("/sign-out")
 async def sign_out(request: Request) -> Response:
     """End the session."""
-    access: Access = request.app.state.access
+    access: AccessControl = request.app.state.access
     access.log_out(request.headers)
-    response = see(SIGN_IN)
+    response = redirect(SIGN_IN)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
     return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Live:
+class EventStreams:
     """``every``: seconds between two looks; after ``looks`` of them a page has to connect anew."""
 
     def __init__(self, *, every: float = 1.5, looks: int = 400) -> None:

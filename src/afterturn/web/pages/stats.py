@@ -60,16 +60,16 @@ class Sample:
     consumers: Mapping[str, ConsumerSample] = field(default_factory=dict)
 
 
-async def take(backbone: Backbone) -> Sample:
+async def take_sample(backbone: Backbone) -> Sample:
     """A sample of now: a few requests and one bounded read of the recency index.
 
     An outage of stream or engine is part of it; one of the store raises StoreError.
     """
     now = backbone.clock()
     depth, waiting, oldest, failures, page = await asyncio.gather(
-        answered(backbone.stream.depth()),
-        answered(backbone.engine.waiting()),
-        answered(backbone.engine.oldest()),
+        or_none(backbone.stream.depth()),
+        or_none(backbone.engine.waiting()),
+        or_none(backbone.engine.oldest()),
         backbone.store.failures(limit=_FAILURES),
         backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
     )
@@ -94,7 +94,7 @@ async def take(backbone: Backbone) -> Sample:
     )
 
 
-async def answered(asked: Awaitable[T]) -> T | None:
+async def or_none(asked: Awaitable[T]) -> T | None:
     """What the stream or the engine says; None where it does not answer."""
     try:
         return await asked

@@ -28,7 +28,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPart:
     """Some of a text; ``href`` where it is an address of the web."""
 
     text: str
@@ -50,7 +50,7 @@ class MessageView:
     at: datetime
     outbound: bool
     role: str
-    pieces: tuple[Piece, ...]
+    parts: tuple[TextPart, ...]
     rest: str
     """What is folded away, of a long text."""
     whole: str
@@ -58,7 +58,7 @@ class MessageView:
     files: tuple[FileView, ...]
     edited_at: datetime | None
     delivery: Delivered | None
-    stranger: str | None
+    unknown_sender: str | None
     """Who wrote it, where that is nobody of the conversation."""
     unanswered: str | None
     """Why no machine answers it, where that is not said already."""
@@ -149,18 +149,20 @@ def message_view(message: Message, sending: Delivered | None = None, about: Json
         at=message.at,
         outbound=message.direction is Direction.OUTBOUND,
         role=message.role.value,
-        pieces=tuple(pieces(text)),
+        parts=tuple(text_parts(text)),
         rest=rest,
         whole=message.whole or "",
-        files=tuple(FileView(one.name or one.media_type, one.media_type, web(one.url)) for one in message.attachments),
+        files=tuple(
+            FileView(one.name or one.media_type, one.media_type, web_link(one.url)) for one in message.attachments
+        ),
         edited_at=message.edited_at,
         delivery=sending,
-        stranger=stranger(about),
+        unknown_sender=unknown_sender(about),
         unanswered=unanswered(about),
     )
 
 
-def stranger(noted: JsonValue) -> str | None:
+def unknown_sender(noted: JsonValue) -> str | None:
     """Who wrote a message from outside of its conversation, as the webhooks has noted it."""
     return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
 
@@ -219,23 +221,23 @@ def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
             yield _words(key), str(value)
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def text_parts(text: str) -> Iterator[TextPart]:
     """A text with its web addresses apart. No other scheme becomes a link."""
     end = 0
     for found in _LINK.finditer(text):
         address = found[0].rstrip(_TRAILING)
-        href = web(address)
+        href = web_link(address)
         if href is None:
             continue
         if found.start() > end:
-            yield Piece(text[end : found.start()])
-        yield Piece(address, href)
+            yield TextPart(text[end : found.start()])
+        yield TextPart(address, href)
         end = found.start() + len(address)
     if end < len(text):
-        yield Piece(text[end:])
+        yield TextPart(text[end:])
 
 
-def web(url: str) -> str | None:
+def web_link(url: str) -> str | None:
     """The address, where it is one of the web that a person may follow."""
     try:
         parts = urlsplit(url.strip())

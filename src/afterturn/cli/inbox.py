@@ -11,7 +11,18 @@ import typer
 from afterturn.backbone import Backbone
 from afterturn.channels.delivery_status import sending_of
 from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
-from afterturn.cli.options import Db, Json, Limit, Profiled, Since, Until, flag_value, observed, read_time, settings_of
+from afterturn.cli.options import (
+    Db,
+    Json,
+    Limit,
+    Profiled,
+    Since,
+    Until,
+    flag_value,
+    open_existing,
+    read_time,
+    settings_of,
+)
 from afterturn.cli.output import console, moment, note, one_line, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
@@ -113,7 +124,7 @@ def _query(**asked: Any) -> InboxQuery:
 
 
 async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | None, *, as_json: bool) -> None:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         page = await backbone.inbox.page(query, cursor)
         words = {} if as_json else await last_words(backbone, page.rows)
         now = backbone.clock()
@@ -188,7 +199,7 @@ def show(
 
 
 async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: bool) -> None:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         row = await backbone.inbox.row(conversation_id)
         if row is None:
             raise NotFound(f"there is no conversation {conversation_id!r}; `afterturn inbox --window all` lists them")
@@ -230,7 +241,7 @@ def work_orders(
 async def _work_orders(
     ctx: typer.Context, db: Any, conversation_id: str | None, *, open_only: bool, limit: int
 ) -> tuple[WorkOrder, ...]:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         if conversation_id is not None and await backbone.store.conversation(conversation_id) is None:
             raise NotFound(f"there is no conversation {conversation_id!r}")
         return await backbone.store.work_orders(conversation_id=conversation_id, open_only=open_only, limit=limit)

@@ -24,7 +24,7 @@ Found = ImportedConversation | BadRecord
 
 
 @dataclass(slots=True)
-class Tally:
+class ImportCounts:
     """What was found, and how much of it was new."""
 
     conversations: int = 0
@@ -51,7 +51,7 @@ class Loader:
     """Settles what a reader finds. What it has counted stands in ``tally``, also after an error."""
 
     def __init__(self, backbone: Backbone, on_bad: Callable[[BadRecord], None]) -> None:
-        self.tally = Tally()
+        self.counts = ImportCounts()
         self._backbone = backbone
         self._on_bad = on_bad
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -110,7 +110,7 @@ class Loader:
         before = await store.conversation(one.meta.id)
         if before is None and not one.turns:
             await self._backbone.save_conversation(one.meta)
-        tally = self.tally
+        tally = self.counts
         tally.conversations += 1
         tally.new_conversations += before is None
         settled = 0
@@ -141,7 +141,7 @@ class Loader:
         return bool(found) and found[0].occurred_at - at < timedelta(milliseconds=1)
 
     def _bad(self, record: BadRecord) -> None:
-        self.tally.bad.append(record)
+        self.counts.bad.append(record)
         self._on_bad(record)
 
 

@@ -12,14 +12,14 @@ from afterturn.app import App
 from afterturn.backbone import Backbone
 from afterturn.channels.turns import TURNS, TurnDoor
 from afterturn.cli.exits import Exit
-from afterturn.cli.options import AppName, Db, Level, LogLevel, Profiled, app_of, set_up_logging, settings_of
+from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, set_up_logging, settings_of
 from afterturn.cli.output import note
 from afterturn.cli.place import place_of
-from afterturn.cli.running import names_of, until_stopped, what_is_left, work
+from afterturn.cli.run import names_of, until_stopped, what_is_left, work
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings
 from afterturn.model import Emitter
-from afterturn.web.access import Access, check_binding, is_loopback
+from afterturn.web.access import AccessControl, check_binding, is_loopback
 from afterturn.web.tokens import TokenFile, read_tokens
 
 PORT = 8722
@@ -53,7 +53,7 @@ def up(
     (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at the next start.
     Several may run on one file. Where the bridge is a function, --no-bridge leaves the queues to it.
     """
-    set_up_logging(ctx, log_level, default=Level.INFO)
+    set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     emitter = None if "AFTERTURN_EMITTER" in os.environ or not http else Emitter.WEB
     settings = settings_of(ctx, db, tokens=tokens, emitter=emitter)
     chosen = app_of(ctx, app)
@@ -68,7 +68,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.proxies import Proxies  # noqa: PLC0415
-    from afterturn.web.webhooks import mount_hooks  # noqa: PLC0415
+    from afterturn.web.webhooks import mount_webhooks  # noqa: PLC0415
 
     with server.bind(host, PORT if port is None else port, or_any=port is None) as listener:
         local = is_loopback(listener.getsockname()[0])
@@ -78,9 +78,9 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             app.open(settings) as backbone,
             open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as webhooks,
         ):
-            access = Access(backbone.clock, TokenFile(settings.tokens))
+            access = AccessControl(backbone.clock, TokenFile(settings.tokens))
             http = make_app(backbone, access, proxies=Proxies.of(settings.trusted_proxies))
-            mount_hooks(
+            mount_webhooks(
                 http,
                 backbone.clock,
                 webhooks.doors,

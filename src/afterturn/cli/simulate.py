@@ -17,7 +17,7 @@ from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import wait_any
 from afterturn.cli.exits import Exit
 from afterturn.cli.interrupts import interruptible
-from afterturn.cli.loading import first
+from afterturn.cli.loader import first
 from afterturn.cli.options import (
     AppName,
     Db,

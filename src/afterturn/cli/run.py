@@ -23,8 +23,8 @@ from afterturn.cli.options import (
     AppName,
     Db,
     Json,
-    Level,
     LogLevel,
+    LogLevelName,
     Profiled,
     app_of,
     require_store,
@@ -53,7 +53,7 @@ def worker(
 
     It stops as `up` does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
     """
-    set_up_logging(ctx, log_level, default=Level.INFO)
+    set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     raise typer.Exit(asyncio.run(work(app_of(ctx, app), settings_of(ctx, db), bridging=False)))
 
 
@@ -65,7 +65,7 @@ def bridge(
     While the reaction engine does not answer, nothing is received. The first Ctrl-C (or SIGTERM) lets what it has in
     hand finish, the second stops at once: what was not acknowledged comes again.
     """
-    set_up_logging(ctx, log_level, default=Level.INFO)
+    set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     raise typer.Exit(asyncio.run(_bridge(app_of(ctx, app), settings_of(ctx, db))))
 
 

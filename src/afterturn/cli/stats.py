@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from afterturn.cli.exits import Exit
-from afterturn.cli.options import Db, Json, Profiled, observed, settings_of
+from afterturn.cli.options import Db, Json, Profiled, open_existing, settings_of
 from afterturn.cli.output import age, facts, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import AfterturnError, EngineUnavailable, StreamUnavailable
@@ -76,7 +76,7 @@ async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], list[Afte
             problems.append(error)
             return None
 
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
 
         async def stream() -> dict[str, Any]:
             depth = await backbone.stream.depth()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.cli.options import Db, Json, Limit, Profiled, cli_settings, observed, settings_of
+from afterturn.cli.options import Db, Json, Limit, Profiled, cli_settings, open_existing, settings_of
 from afterturn.cli.output import count, facts, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidInput, NotFound
@@ -73,12 +73,12 @@ def redrive(
 
 
 async def _letters(ctx: typer.Context, db: Any, limit: int) -> Sequence[DeadLetter]:
-    async with observed(settings_of(ctx, db)) as backbone:
+    async with open_existing(settings_of(ctx, db)) as backbone:
         return await backbone.stream.dead_letters(limit=limit)
 
 
 async def _redrive(ctx: typer.Context, db: Any, letters: list[str] | None) -> int:
-    async with observed(cli_settings(ctx, db)) as backbone:
+    async with open_existing(cli_settings(ctx, db)) as backbone:
         found = await backbone.stream.dead_letters(limit=_ALL)
         chosen = found if letters is None else _chosen(found, letters)
         return await backbone.stream.redrive([one.id for one in chosen])

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from afterturn.app import App
 from afterturn.cli.exits import Exit, exit_of
 from afterturn.cli.interrupts import interruptible
-from afterturn.cli.loading import Loader, Tally, first
+from afterturn.cli.loader import ImportCounts, Loader, first
 from afterturn.cli.options import (
     AppName,
     Db,
@@ -112,7 +112,7 @@ def _check_property(text: str) -> None:
 
 async def _import(
     app: App, settings: Settings, reader: Reader, limit: int | None, *, quiet: bool
-) -> tuple[Tally, bool, AfterturnError | None]:
+) -> tuple[ImportCounts, bool, AfterturnError | None]:
     """What came in, whether a signal stopped it, and the error that did."""
     shown = 0
 
@@ -131,13 +131,13 @@ async def _import(
         loading = asyncio.create_task(loader.load(first(reader, limit), stop))
         with interruptible(stop.set, loading.cancel) as received:
             try:
-                async with _progress(reader, loader.tally):
+                async with _progress(reader, loader.counts):
                     await loading
             except* AfterturnError as group:
                 problem = _first(group)
             except* asyncio.CancelledError:
                 pass
-            return loader.tally, received() > 0, problem
+            return loader.counts, received() > 0, problem
 
 
 def _first(group: BaseExceptionGroup[Any]) -> AfterturnError:
@@ -149,7 +149,7 @@ def _first(group: BaseExceptionGroup[Any]) -> AfterturnError:
 
 
 @asynccontextmanager
-async def _progress(reader: Reader, tally: Tally) -> AsyncIterator[None]:
+async def _progress(reader: Reader, tally: ImportCounts) -> AsyncIterator[None]:
     """A bar by bytes on a terminal; elsewhere a line every few seconds."""
     screen = Console(file=sys.stderr)
     if not screen.is_terminal:
@@ -181,11 +181,11 @@ def _share(reader: Reader) -> str:
     return f"{100 * reader.bytes_read // max(reader.total_bytes, 1):>3}%"
 
 
-def _so_far(tally: Tally) -> str:
+def _so_far(tally: ImportCounts) -> str:
     return f"{count(tally.conversations, 'conversation')}, {count(tally.messages, 'message')}"
 
 
-def _summary(reader: Reader, tally: Tally) -> None:
+def _summary(reader: Reader, tally: ImportCounts) -> None:
     def line(found: int, new: int) -> str:
         return f"{found:,} ({new:,} new)"
 
