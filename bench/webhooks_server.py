@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from afterturn.app import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.responses import WebhookResponse, refused
+from afterturn.channels.responses import WebhookResponse, error_response
 from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import system_clock
@@ -100,8 +100,8 @@ def verifying(doors: WebhookRouter) -> Callable[[str, WebhookRequest], Awaitable
         try:
             await door.verify(request, doors.clock())
         except Rejected as error:
-            return refused(error.status, "rejected", error.reason)
-        return door.done
+            return error_response(error.status, "rejected", error.reason)
+        return door.response
 
     return answered
 

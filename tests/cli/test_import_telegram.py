@@ -12,7 +12,7 @@ from tests.cli.command import call, query
 
 from afterturn import App, Settings
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.telegram import updates as telegram
+from afterturn.channels.telegram import webhook as telegram
 from afterturn.channels.types import WebhookRequest
 
 AT = 1_772_366_400
@@ -48,7 +48,7 @@ async def take(db: Path, *updates: dict[str, Any]) -> None:
         intake = Ingest(backbone, backbone.store, backbone.clock)
         for one in updates:
             request = WebhookRequest("POST", "https://example.com/hook", {}, json.dumps(one).encode())
-            for arrival in telegram.read(request, now=datetime(2026, 3, 2, tzinfo=UTC), bot="9"):
+            for arrival in telegram.parse(request, now=datetime(2026, 3, 2, tzinfo=UTC), bot="9"):
                 await intake.take(arrival)
 
 

@@ -28,14 +28,14 @@ from afterturn.channels.directory import Directory
 from afterturn.channels.email.compose import compose, one_part
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.outbox import Outbox
-from afterturn.channels.outlook import notifications
+from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.responder import ReplyRequest, Responder
-from afterturn.channels.sending import Outgoing, Sender, Sent
-from afterturn.channels.ses import parse
-from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
+from afterturn.channels.ses import webhook as ses_webhook
+from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.telegram.send import TelegramSender
-from afterturn.channels.turns import TurnDoor
+from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.twilio.send import TwilioSender
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
 from afterturn.channels.webhooks import WebhookRouter
@@ -67,17 +67,17 @@ class Mailer:
     """Composes each mail as SES and Graph senders do, and keeps it."""
 
     def __init__(self, clock: ManualClock) -> None:
-        self.sent: list[tuple[Outgoing, bytes]] = []
+        self.sent: list[tuple[OutboundMessage, bytes]] = []
         self._clock = clock
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         return one_part(message, "ses")
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         made = compose(part, "ses", sender=DESK, region="us-east-1", now=self._clock())
         self.sent.append((part, made))
         name = f"010001890abcdef0-12345678-1234-1234-1234-{len(self.sent):012x}-000000"
-        return Sent(name, self._clock(), (f"{name}@email.amazonses.com",))
+        return SendReceipt(name, self._clock(), (f"{name}@email.amazonses.com",))
 
 
 @dataclass
@@ -187,7 +187,7 @@ async def opened(
         if not tokens.exists():
             add_token(tokens, Token(name="desk", role=CallerRole.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
         app = make_app(backbone, AccessControl(clock, TokenFile(tokens)))
-        turns = TurnDoor(backbone.settle, SecretStr(SECRET), clock)
+        turns = TurnEndpoint(backbone.settle, SecretStr(SECRET), clock)
         mount_webhooks(app, clock, desk.doors, turns=turns, public=PUBLIC)
         transport = httpx.ASGITransport(app)
         desk.front = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BEHIND))
@@ -199,13 +199,13 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
 
     async def from_s3(asked: FetchRequest, now: datetime) -> ChannelEvent:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return parse.fetched(asked, raw, now=now, own=own)
+        return ses_webhook.parse_fetched(asked, raw, now=now, own=own)
 
     async def from_graph(asked: FetchRequest, now: datetime) -> ChannelEvent:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return notifications.fetched(message, now=now, accounts=(mailbox,), own=own)
+        return outlook_webhook.parse_fetched(message, now=now, accounts=(mailbox,), own=own)
 
     async def keep(upkeep: SubscriptionEvent) -> None:
         desk.upkept.append(upkeep)
@@ -214,7 +214,7 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
     return WebhookRouter(
         Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, answering=answering),
         desk.clock,
-        doors_of(SECRETS, Certificates(Served(certificate()))),
+        doors_of(SECRETS, SigningCertificates(Served(certificate()))),
         fetchers={"s3": from_s3, "graph": from_graph},
         upkeep={"sns": keep, "graph": keep},
     )

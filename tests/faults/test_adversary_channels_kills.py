@@ -17,7 +17,7 @@ from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, sai
 from tests.faults.channels_rig import Desk, opened, yes
 
 from afterturn.channels.outbox import DISPATCHED
-from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.sending import OutboundMessage, SendReceipt
 
 CALLS: dict[str, Call] = {"sms": sms(1), "telegram": said(1, 1, "Hello"), "email": mail_call(mime("Hello"))}
 ROOT = Path(__file__).parents[2]
@@ -37,14 +37,14 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
         choose = desk.dispatching._choose
 
         class Dying:
-            def __init__(self, message: Outgoing) -> None:
+            def __init__(self, message: OutboundMessage) -> None:
                 self.sender: Any = choose(message)
 
-            def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
-                parts: tuple[Outgoing, ...] = self.sender.parts(message)
+            def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
+                parts: tuple[OutboundMessage, ...] = self.sender.parts(message)
                 return parts
 
-            async def send(self, part: Outgoing) -> Sent:
+            async def send(self, part: OutboundMessage) -> SendReceipt:
                 await self.sender.send(part)
                 (folder / "sent").write_text(part.text)
                 die()

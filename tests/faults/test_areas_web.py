@@ -18,8 +18,8 @@ from tests.web.test_cursors import PROBLEM, _opened
 
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.registry import Secrets, doors_of
-from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.turns import TurnDoor
+from afterturn.channels.ses.sns import SigningCertificates
+from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.stream.port import Queue
 from afterturn.web.webhooks import mount_webhooks
@@ -33,9 +33,11 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         backbone, clock = opened.backbone, opened.clock
         secrets = Secrets(telegram_secret="hush", web_secret=SecretStr(SECRET))
         doors = WebhookRouter(
-            Ingest(backbone, backbone.store, clock), clock, doors_of(secrets, Certificates(Served(certificate())))
+            Ingest(backbone, backbone.store, clock),
+            clock,
+            doors_of(secrets, SigningCertificates(Served(certificate()))),
         )
-        mount_webhooks(opened.app, clock, doors, turns=TurnDoor(backbone.settle, SecretStr(SECRET), clock))
+        mount_webhooks(opened.app, clock, doors, turns=TurnEndpoint(backbone.settle, SecretStr(SECRET), clock))
         yield opened
 
 

@@ -17,11 +17,11 @@ from tests.unit.channels.mutations import mutate
 from tests.unit.channels.mutations_mail import mutate_mail
 
 from afterturn.channels.email.message import Receipt, read_mail
-from afterturn.channels.outlook import notifications
-from afterturn.channels.ses import parse
-from afterturn.channels.telegram import updates
-from afterturn.channels.twilio import messages
+from afterturn.channels.outlook import webhook as outlook
+from afterturn.channels.ses import webhook as ses
+from afterturn.channels.telegram import webhook as telegram
 from afterturn.channels.twilio import voice as twilio_voice
+from afterturn.channels.twilio import webhook as twilio
 from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 
@@ -31,9 +31,9 @@ Read = Callable[[bytes], Iterable[Any]]
 _PROVIDERS = ("email-raw", "graph", "ses-sns", "telegram", "twilio", "voice")
 
 _VOICE: dict[str, Callable[..., Iterable[ChannelEvent]]] = {
-    "vapi": vapi.read,
-    "retell": retell.read,
-    "livekit": livekit.read,
+    "vapi": vapi.parse,
+    "retell": retell.parse,
+    "livekit": livekit.parse,
 }
 
 
@@ -91,23 +91,27 @@ def _target(name: str) -> Target:
         receipt = Receipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
         return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), mails.assert_fits)
     if provider == "ses-sns":
-        return Target(name, body, mutate, lambda raw: parse.read(request(raw), now=NOW), mails.assert_fits)
+        return Target(name, body, mutate, lambda raw: ses.parse(request(raw), now=NOW), mails.assert_fits)
     if provider == "graph":
         if "get" in file:
             return Target(
-                name, body, mutate, lambda raw: (notifications.fetched(_json(raw), now=NOW),), mails.assert_fits
+                name, body, mutate, lambda raw: (outlook.parse_fetched(_json(raw), now=NOW),), mails.assert_fits
             )
         states = ("secretClientValue", "<secretClientState>")
         return Target(
-            name, body, mutate, lambda raw: notifications.read(request(raw), client_states=states), mails.assert_fits
+            name, body, mutate, lambda raw: outlook.parse(request(raw), client_states=states), mails.assert_fits
         )
     if provider == "telegram":
         return Target(
-            name, body, mutate, lambda raw: updates.read(request(raw), now=NOW, bot="bot"), channels.assert_fits
+            name,
+            body,
+            mutate,
+            lambda raw: telegram.parse(request(raw), now=NOW, bot="bot"),
+            channels.assert_fits,
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
-        read: Callable[..., Iterable[ChannelEvent]] = messages.read if provider == "twilio" else twilio_voice.read
+        read: Callable[..., Iterable[ChannelEvent]] = twilio.parse if provider == "twilio" else twilio_voice.parse
 
         def read_form(raw: bytes) -> Iterable[ChannelEvent]:
             return read(WebhookRequest(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")

@@ -22,8 +22,8 @@ from tests.web.rig import BASE
 from afterturn.channels.ingest import IngestResult
 from afterturn.channels.registry import HOOKS, doors_of
 from afterturn.channels.responses import WebhookResponse
-from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.ses.sns import SigningCertificates
+from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, SubscriptionEvent, WebhookRequest
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
@@ -74,14 +74,14 @@ def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, An
     doors = WebhookRouter(
         through,  # type: ignore[arg-type]
         lambda: NOW,
-        doors_of(SECRETS, Certificates(Served(certificate()))),
+        doors_of(SECRETS, SigningCertificates(Served(certificate()))),
         fetchers={"s3": through.fetch, "graph": through.fetch},
         upkeep={"sns": through.keep, "graph": through.keep},
     )
-    turns = TurnDoor(through.settle, SecretStr(SECRET), lambda: NOW)
+    turns = TurnEndpoint(through.settle, SecretStr(SECRET), lambda: NOW)
 
     async def front(path: str, request: WebhookRequest) -> WebhookResponse:
-        return await (turns(request) if path == TURNS else doors(path, request))
+        return await (turns(request) if path == TURNS_PATH else doors(path, request))
 
     return through, front
 
@@ -147,8 +147,8 @@ def bodies() -> Mapping[str, bytes]:
     return {
         **good_bodies(NOW),
         f"{HOOKS}/web more": json.dumps(said).encode(),
-        f"{TURNS} more": json.dumps(turn).encode(),
-        f"{TURNS} none": json.dumps({"conversation": {"id": "c-1", "channel": "voice"}}).encode(),
+        f"{TURNS_PATH} more": json.dumps(turn).encode(),
+        f"{TURNS_PATH} none": json.dumps({"conversation": {"id": "c-1", "channel": "voice"}}).encode(),
     }
 
 

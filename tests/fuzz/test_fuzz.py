@@ -14,8 +14,8 @@ from tests.unit.channels.sns_rig import Served, certificate
 from tests.web.hooked import SECRETS
 
 from afterturn.channels.registry import doors_of
-from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.turns import TURNS
+from afterturn.channels.ses.sns import SigningCertificates
+from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.types import ChannelEvent, Rejected
 
 
@@ -47,8 +47,8 @@ def test_every_provider_is_among_the_targets() -> None:
 
 def test_every_door_is_among_the_targets_and_lets_in_what_is_sound() -> None:
     """A door that let in nothing would be broken by no damage."""
-    certificates = Certificates(Served(certificate()))
-    paths = {TURNS, *doors_of(SECRETS, certificates)}
+    certificates = SigningCertificates(Served(certificate()))
+    paths = {TURNS_PATH, *doors_of(SECRETS, certificates)}
     assert {one.partition(" ")[0] for one in hooks.bodies()} == set(hooks.SIGNED) == paths
     for name, body in hooks.bodies().items():
         path = name.partition(" ")[0]

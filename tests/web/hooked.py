@@ -20,8 +20,8 @@ from tests.web.rig import BASE, Rig
 
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.registry import HOOKS, Secrets, doors_of
-from afterturn.channels.ses.sns import Certificates
-from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.ses.sns import SigningCertificates
+from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.clock import to_text
 from afterturn.web.webhooks import mount_webhooks
@@ -44,10 +44,10 @@ SECRETS = Secrets(
 def hooks(rig: Rig) -> frozenset[str]:
     """Open every door; returns their paths."""
     intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    doors = WebhookRouter(intake, rig.clock, doors_of(SECRETS, Certificates(Served(certificate()))))
-    turns = TurnDoor(rig.backbone.settle, SecretStr(SECRET), rig.clock)
+    doors = WebhookRouter(intake, rig.clock, doors_of(SECRETS, SigningCertificates(Served(certificate()))))
+    turns = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), rig.clock)
     mount_webhooks(rig.app, rig.clock, doors, turns=turns, chat=True)
-    return frozenset({TURNS, *doors.endpoints})
+    return frozenset({TURNS_PATH, *doors.endpoints})
 
 
 def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:
@@ -64,7 +64,7 @@ def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:
 
 
 SIGNED: Mapping[str, Callable[[bytes, datetime], Mapping[str, str]]] = {
-    TURNS: lambda body, now: standard(body, at=now).headers,
+    TURNS_PATH: lambda body, now: standard(body, at=now).headers,
     f"{HOOKS}/web": lambda body, now: standard(body, at=now).headers,
     f"{HOOKS}/telegram": lambda body, now: {"x-telegram-bot-api-secret-token": "hush"},
     f"{HOOKS}/twilio": _twilio(f"{HOOKS}/twilio"),
@@ -95,7 +95,7 @@ def good_bodies(now: datetime) -> Mapping[str, bytes]:
         "messages": [{"id": "m-1", "direction": "inbound", "role": "customer", "text": "Hello", "at": at}],
     }
     told = {
-        TURNS: turn,
+        TURNS_PATH: turn,
         f"{HOOKS}/web": {"conversationId": "visitor-1", "messageId": "m-1", "text": "Hello"},
         f"{HOOKS}/telegram": {"update_id": 1, "message": said},
         f"{HOOKS}/vapi": {"message": {"type": "status-update", "status": "ended", "call": {"id": "call-1"}}},

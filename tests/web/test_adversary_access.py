@@ -14,8 +14,8 @@ from tests.web.rig import API, Rig
 from afterturn.channels.directory import Directory
 from afterturn.channels.ingest import PERSON, Ingest
 from afterturn.channels.outbox import Outbox
-from afterturn.channels.sending import Outgoing, Sent
-from afterturn.channels.twilio.messages import RANKS
+from afterturn.channels.sending import OutboundMessage, SendReceipt
+from afterturn.channels.twilio.webhook import RANKS
 from afterturn.channels.types import DeliveryUpdate, Party, SuppressReason
 
 TENANT = "tenant@example.org"
@@ -111,8 +111,8 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
     intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     await intake.take(sms(1, at=rig.clock()))
 
-    async def act(part: Outgoing) -> Sent:
-        return Sent("SM-out", rig.clock(), ())
+    async def act(part: OutboundMessage) -> SendReceipt:
+        return SendReceipt("SM-out", rig.clock(), ())
 
     async with rig.client("desk") as client:
         path = f"/conversations/sms:{THEIRS}"

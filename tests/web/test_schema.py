@@ -21,7 +21,7 @@ from tests.web.served import served
 from tests.web.test_errors import THEIRS
 
 from afterturn.backbone import Backbone
-from afterturn.channels.turns import TURNS
+from afterturn.channels.turns import TURNS_PATH
 from afterturn.clock import system_clock
 from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
@@ -78,7 +78,7 @@ def test_every_answer_is_documented(
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("path", [TURNS, CHAT])
+@pytest.mark.parametrize("path", [TURNS_PATH, CHAT])
 def test_every_answer_to_a_signed_call_is_documented(
     document: schemathesis.BaseSchema, url: str, path: str, mode: GenerationMode
 ) -> None:
@@ -106,12 +106,12 @@ def test_every_answer_to_a_signed_call_is_documented(
 
 async def test_the_document_tells_of_signed_calls_where_there_are_some(rig: Rig) -> None:
     async with rig.client() as client:
-        assert not {TURNS, CHAT} & set((await client.get(f"{API}/openapi.json")).json()["paths"])
+        assert not {TURNS_PATH, CHAT} & set((await client.get(f"{API}/openapi.json")).json()["paths"])
         hooks(rig)
         document = (await client.get(f"{API}/openapi.json")).json()
-        assert {TURNS, CHAT} <= set(document["paths"])
+        assert {TURNS_PATH, CHAT} <= set(document["paths"])
         rig.clock.set(NOW)
-        for path in (TURNS, CHAT):
+        for path in (TURNS_PATH, CHAT):
             told = document["paths"][path]["post"]
             body = json.dumps(told["requestBody"]["content"]["application/json"]["example"]).encode()
             answer = await client.post(path, content=body, headers=SIGNED[path](body, NOW))

@@ -11,17 +11,17 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn.channels.agent import LIMITS as AGENT_LIMITS
+from afterturn.channels.agent import TIMEOUTS as AGENT_LIMITS
 from afterturn.channels.agent import AgentWebhook
 from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.directory import Directory, load_directory
 from afterturn.channels.email.addresses import spelt
 from afterturn.channels.fetching import Fetching
-from afterturn.channels.http_client import Http, open_http
+from afterturn.channels.http_client import HttpClient, open_http
 from afterturn.channels.ingest import Ingest, Remembers, Writes
 from afterturn.channels.outbox import Outbox, Sendable
-from afterturn.channels.outlook.access import GraphAccess
 from afterturn.channels.outlook.fetch import GraphFetching
+from afterturn.channels.outlook.graph import GraphClient
 from afterturn.channels.outlook.mailbox import GraphMailboxes
 from afterturn.channels.outlook.polling import Mailboxes
 from afterturn.channels.outlook.send import GraphSender
@@ -31,11 +31,11 @@ from afterturn.channels.registry import HOOKS, Secrets, doors_of
 from afterturn.channels.responder import Responder
 from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sanitize import public_url
-from afterturn.channels.sending import Outgoing, Sender
+from afterturn.channels.sending import OutboundMessage, Sender
 from afterturn.channels.ses.certificates import LIMITS, SnsFetching
 from afterturn.channels.ses.fetch import S3Fetching, open_s3
 from afterturn.channels.ses.send import SesSender, open_ses
-from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.twilio.send import TwilioSender
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
@@ -103,7 +103,7 @@ async def open_channels(
         doors = WebhookRouter(
             intake,
             clock,
-            doors_of(secrets_of(settings), Certificates(sns.certificate)),
+            doors_of(secrets_of(settings), SigningCertificates(sns.certificate)),
             fetchers=fetchers,
             upkeep=upkeep,
             woken=wake.set,
@@ -142,7 +142,7 @@ def own_addresses(settings: Settings) -> frozenset[str]:
     return frozenset(spelt(one) for one in (*settings.own_addresses, *settings.graph_mailboxes))
 
 
-def _graph_fetching(graph: GraphAccess, own: frozenset[str], mailboxes: Mailboxes | None) -> GraphFetching:
+def _graph_fetching(graph: GraphClient, own: frozenset[str], mailboxes: Mailboxes | None) -> GraphFetching:
     if mailboxes is None:
         return GraphFetching(graph, own=own)
     return GraphFetching(graph, own=own, accounts={one: one for one in mailboxes.names}, mailbox_of=mailboxes.of)
@@ -178,7 +178,7 @@ def _graph_upkeep(keeping: GraphUpkeep, wished: asyncio.Event) -> Upkept:
     return keep
 
 
-def _agent(settings: Settings, http: Http, clock: Clock) -> Responder:
+def _agent(settings: Settings, http: HttpClient, clock: Clock) -> Responder:
     if settings.agent_secret is None:
         raise ConfigError(
             "AFTERTURN_AGENT_SECRET: is not set; it signs what an agent is asked: `openssl rand -base64 24` makes one"
@@ -186,7 +186,7 @@ def _agent(settings: Settings, http: Http, clock: Clock) -> Responder:
     return AgentWebhook(http, str(settings.agent_url), settings.agent_secret, clock)
 
 
-def choose(message: Outgoing, senders: dict[str, Sender]) -> Sender | None:
+def choose(message: OutboundMessage, senders: dict[str, Sender]) -> Sender | None:
     """Who sends a message: by its channel, and mail through Outlook where that is set up."""
     match message.channel:
         case Channel.SMS:
@@ -219,10 +219,10 @@ def secrets_of(settings: Settings) -> Secrets:
     )
 
 
-def _graph(settings: Settings, http: Http, clock: Clock) -> GraphAccess | None:
+def _graph(settings: Settings, http: HttpClient, clock: Clock) -> GraphClient | None:
     if not (settings.graph_tenant and settings.graph_client_id and settings.graph_client_secret):
         return None
-    return GraphAccess(
+    return GraphClient(
         http,
         tenant=settings.graph_tenant,
         client_id=settings.graph_client_id,

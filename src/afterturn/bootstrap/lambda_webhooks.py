@@ -14,10 +14,10 @@ from typing import Any
 from afterturn.aws.names import Names
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
 from afterturn.bootstrap.settling import open_ends
-from afterturn.channels.aws_lambda import answered, request_of
-from afterturn.channels.responses import WebhookResponse, answer_of, refused
+from afterturn.channels.aws_lambda import lambda_response, parse_request
+from afterturn.channels.responses import WebhookResponse, error_response, response_to_error
 from afterturn.channels.sanitize import public_url
-from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.types import WebhookRequest
 from afterturn.clock import system_clock
 from afterturn.config import Settings
@@ -30,15 +30,15 @@ class Opened:
     """What a request can be for. ``doors``: of the channels that are set up."""
 
     settings: Settings
-    turns: TurnDoor | None
+    turns: TurnEndpoint | None
     doors: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]] | None
     channels: tuple[str, ...]
 
     async def answer(self, path: str, request: WebhookRequest) -> WebhookResponse:
-        if path == TURNS and self.turns is not None:
+        if path == TURNS_PATH and self.turns is not None:
             return await self.turns(request)
         if self.doors is None:
-            return refused(404, "not_found", f"there is {TURNS}")
+            return error_response(404, "not_found", f"there is {TURNS_PATH}")
         if public := self.settings.public_url:
             target = request.url.split("/", 3)[3]
             request = WebhookRequest(request.method, public_url(public, target), request.headers, request.body)
@@ -61,10 +61,10 @@ class Function:
         if isinstance(event, dict) and event.get("afterturn") == "probe":
             return asyncio.run(probe())
         try:
-            path, request = request_of(event)
+            path, request = parse_request(event)
         except AfterturnError as error:
-            return answered(answer_of(error))
-        return answered(self._loop.run(self._served(path.rstrip("/"), request)))
+            return lambda_response(response_to_error(error))
+        return lambda_response(self._loop.run(self._served(path.rstrip("/"), request)))
 
     def close(self) -> None:
         """Let go of what is open; Lambda never says when it ends."""
@@ -80,7 +80,7 @@ class Function:
             except ConfigError:
                 raise
             except AfterturnError as error:
-                return answer_of(error)
+                return response_to_error(error)
         return await self._opened.answer(path, request)
 
 
@@ -110,7 +110,7 @@ async def open_doors() -> AsyncIterator[Opened]:
     async with open_ends(settings, system_clock) as (store, stream):
         settler = Settler(store, stream, system_clock, settings.emitter.value)
         secret = settings.turns_secret
-        turns = None if secret is None else TurnDoor(settler.settle, secret, system_clock)
+        turns = None if secret is None else TurnEndpoint(settler.settle, secret, system_clock)
         if not settings.has_channels:
             yield Opened(settings, turns, None, ())
             return

@@ -11,7 +11,7 @@ import json
 
 from pydantic import SecretStr
 
-from afterturn.channels.http_client import Http, Limits, Lost, NotSent
+from afterturn.channels.http_client import HttpClient, HttpTimeouts, RequestNotSent, ResponseLost
 from afterturn.channels.responder import ReplyRequest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import DeliveryFailed, InvalidInput
@@ -19,7 +19,7 @@ from afterturn.ids import digest
 from afterturn.signing import signed_headers, signer
 from afterturn.strict_json import read_json
 
-LIMITS = Limits(connect=5.0, silence=60.0, whole=60.0)
+TIMEOUTS = HttpTimeouts(connect=5.0, silence=60.0, whole=60.0)
 """A model takes its time."""
 
 MAX_ANSWER_BYTES = 1_000_000
@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES = 1_000_000
 class AgentWebhook:
     """A responder. ``http``: opened with :data:`LIMITS`. Raises ConfigError for a secret that is none."""
 
-    def __init__(self, http: Http, url: str, secret: SecretStr, clock: Clock) -> None:
+    def __init__(self, http: HttpClient, url: str, secret: SecretStr, clock: Clock) -> None:
         self._webhook = signer(secret, "agent")
         self._http = http
         self._url = url
@@ -43,11 +43,11 @@ class AgentWebhook:
             answer = await self._http.call(
                 "POST", self._url, headers=headers, body=body.encode(), max_bytes=MAX_ANSWER_BYTES
             )
-        except (NotSent, Lost) as error:
+        except (RequestNotSent, ResponseLost) as error:
             raise DeliveryFailed(f"agent: no answer ({type(error).__name__}: {error})") from None
         if answer.status == 204:
             return None
-        if answer.status != 200 or answer.cut:
+        if answer.status != 200 or answer.truncated:
             raise DeliveryFailed(f"agent: it answered {answer.status}")
         return _text(answer.body)
 

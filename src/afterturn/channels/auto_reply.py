@@ -22,7 +22,7 @@ from afterturn.channels.leases import Lease, Leases
 from afterturn.channels.rate_limit import RateLimit, retry_at
 from afterturn.channels.reply_history import MAX_TIMES, ReplyHistory
 from afterturn.channels.responder import ReplyRequest, Responder
-from afterturn.channels.sanitize import text_of
+from afterturn.channels.sanitize import clean_message_text
 from afterturn.channels.threads import moved_to
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import Clock
@@ -383,7 +383,7 @@ def _fit(text: object, conversation_id: str) -> str:
     if text is not None and not isinstance(text, str):
         raise TypeError("a responder returns a text, or None")
     facts: dict[str, str] = {}
-    fitting = text_of(text, facts)
+    fitting = clean_message_text(text, facts)
     if facts:
         telemetry.log("answer_cut", level=logging.WARNING, conversation_id=conversation_id)
     return fitting if fitting.strip() else ""

@@ -10,7 +10,7 @@ from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.types import Rejected, WebhookRequest
 
 
-def request_of(event: Any) -> tuple[str, WebhookRequest]:
+def parse_request(event: Any) -> tuple[str, WebhookRequest]:
     """The path and the request. Raises Rejected for what no function URL sends."""
     try:
         about = event["requestContext"]["http"]
@@ -24,5 +24,5 @@ def request_of(event: Any) -> tuple[str, WebhookRequest]:
         raise Rejected(400, "this is no request of a function URL") from None
 
 
-def answered(answer: WebhookResponse) -> dict[str, Any]:
+def lambda_response(answer: WebhookResponse) -> dict[str, Any]:
     return {"statusCode": answer.status, "headers": dict(answer.headers), "body": answer.body}

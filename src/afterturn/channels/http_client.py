@@ -23,7 +23,7 @@ from afterturn.channels.sanitize import json_object
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater, Uncertain
 from afterturn.clock import to_utc
 
-MAX_ANSWER_BYTES = 2**20
+MAX_RESPONSE_BYTES = 2**20
 MAX_RETRY_AFTER = timedelta(days=1)
 CONNECTIONS = 20
 KEEPALIVE_S = 4.0
@@ -33,7 +33,7 @@ _BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpTimeouts:
     """Seconds: to connect, of silence, and for the whole call."""
 
     connect: float = 5.0
@@ -42,24 +42,24 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class HttpResponse:
     """Names of headers in lower case. ``cut``: the body went on beyond what was read."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    cut: bool = False
+    truncated: bool = False
 
     def json(self) -> dict[str, Any]:
         """The body's object, empty where it is none."""
-        return ({} if self.cut else json_object(self.body)) or {}
+        return ({} if self.truncated else json_object(self.body)) or {}
 
 
-class NotSent(Exception):
+class RequestNotSent(Exception):
     """Not one byte of the request was sent."""
 
 
-class Lost(Exception):
+class ResponseLost(Exception):
     """The request, or part of it, was sent; what came of it is not known."""
 
 
@@ -73,12 +73,12 @@ class _Unlogged(httpx.URL):
         return f"URL({str(self)!r})"
 
 
-class Http:
+class HttpClient:
     """Calls one provider. ``client``: closed by whoever opened it, see :func:`open_http`."""
 
-    def __init__(self, client: httpx.AsyncClient, limits: Limits | None = None) -> None:
+    def __init__(self, client: httpx.AsyncClient, limits: HttpTimeouts | None = None) -> None:
         self._client = client
-        self._limits = limits or Limits()
+        self._limits = limits or HttpTimeouts()
 
     async def call(
         self,
@@ -87,8 +87,8 @@ class Http:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
-        max_bytes: int = MAX_ANSWER_BYTES,
-    ) -> Answered:
+        max_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> HttpResponse:
         """Whatever is answered. Raises NotSent or Lost, which hold neither the address nor anything of the request."""
         written = False
 
@@ -106,7 +106,7 @@ class Http:
                 extensions={"timeout": self._timeout().as_dict(), "trace": trace},
             )
         except httpx.InvalidURL:
-            raise NotSent("InvalidURL") from None
+            raise RequestNotSent("InvalidURL") from None
         request.url = _Unlogged(request.url)
         try:
             async with asyncio.timeout(self._limits.whole):
@@ -118,8 +118,8 @@ class Http:
         except (httpx.HTTPError, httpx.StreamError, TimeoutError, OSError) as error:
             kind = type(error).__name__
             if isinstance(error, _BEFORE_SENDING) or not written:
-                raise NotSent(kind) from None
-            raise Lost(kind) from None
+                raise RequestNotSent(kind) from None
+            raise ResponseLost(kind) from None
 
     def _timeout(self) -> httpx.Timeout:
         return httpx.Timeout(self._limits.silence, connect=self._limits.connect, pool=self._limits.connect)
@@ -127,14 +127,14 @@ class Http:
 
 @asynccontextmanager
 async def open_http(
-    limits: Limits | None = None, transport: httpx.AsyncBaseTransport | None = None
-) -> AsyncIterator[Http]:
+    limits: HttpTimeouts | None = None, transport: httpx.AsyncBaseTransport | None = None
+) -> AsyncIterator[HttpClient]:
     """Connections that are closed when the block ends. ``transport``: in place of the network."""
     pool = httpx.Limits(
         max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S
     )
     async with httpx.AsyncClient(limits=pool, transport=transport, verify=_tls(), follow_redirects=False) as client:
-        yield Http(client, limits)
+        yield HttpClient(client, limits)
 
 
 @cache
@@ -143,7 +143,7 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-async def _read(response: httpx.Response, max_bytes: int) -> Answered:
+async def _read(response: httpx.Response, max_bytes: int) -> HttpResponse:
     body, cut = bytearray(), False
     # As it comes, since an answer that unpacks to gigabytes is none of a provider's.
     async for piece in response.aiter_raw():
@@ -152,30 +152,38 @@ async def _read(response: httpx.Response, max_bytes: int) -> Answered:
             cut = True
             break
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answered(response.status_code, headers, bytes(body[:max_bytes]), cut)
+    return HttpResponse(response.status_code, headers, bytes(body[:max_bytes]), cut)
 
 
-async def sent(http: Http, where: str, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answered:
+async def send_once(
+    http: HttpClient, where: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+) -> HttpResponse:
     """The answer to a request that must not be made twice. Raises TryLater where it was not sent, else Uncertain."""
     try:
         return await http.call(method, url, headers=headers, body=body)
-    except NotSent as error:
+    except RequestNotSent as error:
         raise TryLater(where, Reason.UNREACHABLE, str(error)) from None
-    except Lost as error:
+    except ResponseLost as error:
         raise Uncertain(where, Reason.ANSWER_LOST, str(error)) from None
 
 
-async def asked(
-    http: Http, where: str, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", max_bytes: int = 0
-) -> Answered:
+async def send_repeatable(
+    http: HttpClient,
+    where: str,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    max_bytes: int = 0,
+) -> HttpResponse:
     """The answer to a request that changes nothing that matters, so that it may be made again. Raises TryLater."""
     try:
-        return await http.call(method, url, headers=headers, body=body, max_bytes=max_bytes or MAX_ANSWER_BYTES)
-    except (NotSent, Lost) as error:
+        return await http.call(method, url, headers=headers, body=body, max_bytes=max_bytes or MAX_RESPONSE_BYTES)
+    except (RequestNotSent, ResponseLost) as error:
         raise TryLater(where, Reason.UNREACHABLE, str(error)) from None
 
 
-def trouble(where: str, answer: Answered, now: datetime) -> SendFailed | None:
+def failure_of(where: str, answer: HttpResponse, now: datetime) -> SendFailed | None:
     """What every provider means by a status: that it was not taken now, or that nobody knows. None for the others.
 
     502 and 504 come from a gateway that lost the server behind it, with the request.

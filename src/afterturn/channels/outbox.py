@@ -17,7 +17,7 @@ from afterturn import telemetry
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.ingest import OPTED_OUT, ROUTE
 from afterturn.channels.rate_limit import retry_at
-from afterturn.channels.sending import Outgoing, Reason, Sender, SendFailed, Sent, TryLater, Undeliverable
+from afterturn.channels.sending import OutboundMessage, Reason, Sender, SendFailed, SendReceipt, TryLater, Undeliverable
 from afterturn.channels.threads import MOVED, THREAD
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import AfterturnError
@@ -39,7 +39,7 @@ _PAUSES = (15, 60, 300, 1800, 3600)
 _LOOKED_THROUGH = 100
 _TIMES_KEPT = 60
 
-Choose = Callable[[Outgoing], Sender | None]
+Choose = Callable[[OutboundMessage], Sender | None]
 """Who sends a message; nobody where the channel is not set up."""
 
 
@@ -159,7 +159,7 @@ class Outbox:
         await self._count(outgoing)
         return "sent", None, ids
 
-    async def _part(self, job: LeasedJob, sender: Sender, part: Outgoing, key: str, known: JsonValue) -> str:
+    async def _part(self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, known: JsonValue) -> str:
         if isinstance(known, dict) and known.get("state") == "begun":
             raise Uncertainly(f"part {part.part} of message {part.message_id} may have been sent")
         rank = 2 * job.attempts
@@ -173,7 +173,7 @@ class Outbox:
         await self._store.note(SENDING, key, {"state": "sent", "providerId": sent.provider_id}, rank=_SENT)
         return sent.provider_id
 
-    async def _remember(self, part: Outgoing, sent: Sent) -> None:
+    async def _remember(self, part: OutboundMessage, sent: SendReceipt) -> None:
         if part.channel is Channel.EMAIL:
             for name in dict.fromkeys((sent.provider_id, *sent.thread_ids)):
                 await self._store.note(THREAD, name, part.conversation_id)
@@ -188,7 +188,7 @@ class Outbox:
                     return one
         return None
 
-    async def _is_opted_out(self, message: Outgoing) -> bool:
+    async def _is_opted_out(self, message: OutboundMessage) -> bool:
         """Whether a STOP has come in since a machine answered."""
         if not message.automatic:
             return False
@@ -196,33 +196,33 @@ class Outbox:
         found = (await self._store.noted(OPTED_OUT, [recipient])).get(recipient)
         return isinstance(found, dict) and bool(found.get("out"))
 
-    async def _held(self, message: Outgoing) -> datetime | None:
+    async def _held(self, message: OutboundMessage) -> datetime | None:
         """Two machines that answer each other are stopped here, whatever their headers say (F16)."""
         if not message.automatic or message.channel is not Channel.EMAIL:
             return None
         return retry_at(await self._times(message), self._clock())
 
-    async def _count(self, message: Outgoing) -> None:
+    async def _count(self, message: OutboundMessage) -> None:
         if message.automatic and message.channel is Channel.EMAIL:
             times = [*await self._times(message), self._clock()][-_TIMES_KEPT:]
             value: list[JsonValue] = [to_text(one) for one in times]
             await self._store.note(AUTOMATIC, _correspondent(message), value, replace=True)
 
-    async def _times(self, message: Outgoing) -> list[datetime]:
+    async def _times(self, message: OutboundMessage) -> list[datetime]:
         found = (await self._store.noted(AUTOMATIC, [_correspondent(message)])).get(_correspondent(message))
         return [from_text(str(one)) for one in found] if isinstance(found, list) else []
 
 
 def outgoing_of(
     conversation: Conversation, message: Message, route: Mapping[str, Any], *, automatic: bool, answers: str | None
-) -> Outgoing:
+) -> OutboundMessage:
     """The message as its channel sends it, by the way that the newest message came in.
 
     A mail has to name the newest one to stay in its thread; a chat shows what is named, so that it is ``answers``.
     """
     references = [str(one) for one in route.get("references") or ()]
     newest = references[0] if references else None
-    return Outgoing(
+    return OutboundMessage(
         conversation_id=conversation.id,
         message_id=message.id,
         channel=conversation.channel,
@@ -256,5 +256,5 @@ def _is_sent(known: JsonValue) -> bool:
     return isinstance(known, dict) and known.get("state") == "sent"
 
 
-def _correspondent(message: Outgoing) -> str:
+def _correspondent(message: OutboundMessage) -> str:
     return " ".join((message.account, *message.recipients)).casefold()

@@ -23,32 +23,32 @@ class WebhookResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def told(value: Mapping[str, Any], status: int = 200) -> WebhookResponse:
+def json_response(value: Mapping[str, Any], status: int = 200) -> WebhookResponse:
     """JSON."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return WebhookResponse(status, body, {"content-type": "application/json"})
 
 
-def refused(
+def error_response(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
 ) -> WebhookResponse:
     """``{"error": {"code": "invalid", "message": "…", "field": "…"}}``: the shape of every error, which names a field
     where one is to blame.
     """
     about = {} if field is None else {"field": field}
-    answer = told({"error": {"code": code, "message": message, **about}}, status)
+    answer = json_response({"error": {"code": code, "message": message, **about}}, status)
     return WebhookResponse(status, answer.body, {**answer.headers, **(headers or {})})
 
 
-def answer_of(error: AfterturnError) -> WebhookResponse:
+def response_to_error(error: AfterturnError) -> WebhookResponse:
     """What the caller is told of an error: its own mistakes in words, of ours only that it may call again."""
     if isinstance(error, Rejected):
-        return refused(error.status, "rejected", error.reason)
+        return error_response(error.status, "rejected", error.reason)
     if isinstance(error, InvalidRecord):
-        return refused(400, "invalid", str(error), field=error.field or None)
+        return error_response(400, "invalid", str(error), field=error.field or None)
     if isinstance(error, InvalidInput):
-        return refused(400, "invalid", str(error))
+        return error_response(400, "invalid", str(error))
     if isinstance(error, StoreError):
         retry = {"retry-after": str(RETRY_AFTER_S)}
-        return refused(503, "unavailable", "nothing was saved; call again with the same body", retry)
-    return refused(500, "failed", "nothing was saved; call again with the same body")
+        return error_response(503, "unavailable", "nothing was saved; call again with the same body", retry)
+    return error_response(500, "failed", "nothing was saved; call again with the same body")

@@ -36,7 +36,7 @@ def public_url(base: str, target: str) -> str:
     return base.rstrip("/") + "/" + target.lstrip("/")
 
 
-def same(given: str, expected: str) -> bool:
+def secrets_equal(given: str, expected: str) -> bool:
     """Are both equal? Takes the same time wherever they differ; nothing equals an empty secret."""
     return bool(expected) and hmac.compare_digest(
         given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass")
@@ -52,20 +52,20 @@ def json_object(body: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def field(value: object, *path: str) -> object:
+def get_path(value: object, *path: str) -> object:
     """What stands at the path of keys; None where there is nothing or something else on the way."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def text_of(value: object, extra: dict[str, str]) -> str:
+def clean_message_text(value: object, extra: dict[str, str]) -> str:
     """The text as it can be stored, ``""`` for what is none.
 
     Lone surrogates and control characters become U+FFFD: a refusal would make the provider send the same for ever.
     Of a text that no record can hold the beginning is kept; ``extra`` then gets its size in bytes as ``cut``.
     """
-    text = cleaned(value)
+    text = clean_string(value)
     encoded = text.encode()
     if len(encoded) <= MAX_TEXT_BYTES:
         return text
@@ -73,19 +73,19 @@ def text_of(value: object, extra: dict[str, str]) -> str:
     return encoded[: MAX_TEXT_BYTES - len(CUT_MARK.encode())].decode("utf-8", "ignore") + CUT_MARK
 
 
-def cleaned(value: object) -> str:
+def clean_string(value: object) -> str:
     """A text without what cannot be encoded or shown; ``""`` for what is no text."""
     return clean_text(_SURROGATE.sub("\ufffd", value)) if isinstance(value, str) else ""
 
 
-def fact(value: object) -> str:
+def clean_line(value: object) -> str:
     """One short line for :attr:`Arrived.extra`; ``""`` for what is no text or number."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    return _SPACES.sub(" ", cleaned(str(value))).strip()[:MAX_FACT_CHARS]
+    return _SPACES.sub(" ", clean_string(str(value))).strip()[:MAX_FACT_CHARS]
 
 
-def kind_of(value: object, others: Collection[str]) -> str:
+def ignored_reason(value: object, others: Collection[str]) -> str:
     """A reason for :class:`Nothing`: the provider's name of what it sent where that is a known one, with dashes."""
     if isinstance(value, str) and value in others:
         return value.replace("_", "-").replace(".", "-")
@@ -97,9 +97,9 @@ def label(value: object) -> str:
     return value if isinstance(value, str) and _LABEL.match(value) else ""
 
 
-def facts(**values: object) -> dict[str, str]:
+def clean_lines(**values: object) -> dict[str, str]:
     """Those that say something."""
-    return {key: found for key, value in values.items() if (found := fact(value))}
+    return {key: found for key, value in values.items() if (found := clean_line(value))}
 
 
 def attachment(url: object, media_type: object, name: object, usual: str = "") -> Attachment | None:
@@ -107,18 +107,18 @@ def attachment(url: object, media_type: object, name: object, usual: str = "") -
     try:
         return (
             Attachment(
-                url=cleaned(url),
-                media_type=cleaned(media_type)[:200] or usual or "application/octet-stream",
-                name=cleaned(name)[:400],
+                url=clean_string(url),
+                media_type=clean_string(media_type)[:200] or usual or "application/octet-stream",
+                name=clean_string(name)[:400],
             )
-            if cleaned(url)
+            if clean_string(url)
             else None
         )
     except ValidationError:  # an address of thousands of characters
         return None
 
 
-def bounded(files: list[Attachment | None], extra: dict[str, str]) -> tuple[Attachment, ...]:
+def limit_attachments(files: list[Attachment | None], extra: dict[str, str]) -> tuple[Attachment, ...]:
     """As many as a message can hold; ``extra`` gets the number of the others as ``left_out``."""
     kept = tuple(file for file in files if file)[:MAX_ATTACHMENTS]
     if len(kept) < len(files):
@@ -126,7 +126,7 @@ def bounded(files: list[Attachment | None], extra: dict[str, str]) -> tuple[Atta
     return kept
 
 
-def place(latitude: object, longitude: object, name: object) -> Attachment | None:
+def geo_attachment(latitude: object, longitude: object, name: object) -> Attachment | None:
     """A point on the map, as the importers write one."""
     point = [str(part) for part in (latitude, longitude) if isinstance(part, str | int | float)]
     if len(point) < 2 or not all(_DEGREES.match(part) for part in point):

@@ -26,7 +26,7 @@ from afterturn.model import Attachment, Channel
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutboundMessage:
     """One message, or one part of it.
 
     ``account``: ours, the number, mailbox or bot that writes; ``recipients``: theirs, as their channel spells them
@@ -55,7 +55,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendReceipt:
     """The provider has taken it. That it was delivered, other messages say.
 
     ``provider_id``: as later deliveries and answers name it; ``thread_ids``: all ids by which an answer may name it;
@@ -139,20 +139,20 @@ class Uncertain(SendFailed):
 class Sender(Protocol):
     """Sends through one provider."""
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         """What to send, in this order, one after the other: the same for the same message, each time.
 
         Raises Undeliverable where nothing can be sent.
         """
         ...
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         """Send one of :meth:`parts`. Raises Undeliverable, TryLater or Uncertain, and nothing else of the network's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Problems:
+class ProviderErrors:
     """A provider's error codes: what each means. ``later``: which of them pass, or can be put right."""
 
     never: Mapping[str, Reason] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Problems:
         if code in self.never:
             return Undeliverable(where, self.never[code], code)
         if code in self.later:
-            return TryLater(where, self.later[code], code, after=after or patience(self.later[code]))
+            return TryLater(where, self.later[code], code, after=after or pause_after(self.later[code]))
         return None
 
 
@@ -171,6 +171,6 @@ CONFIGURATION_PAUSE = timedelta(minutes=15)
 """Nothing changes before somebody has put it right."""
 
 
-def patience(reason: Reason) -> timedelta | None:
+def pause_after(reason: Reason) -> timedelta | None:
     """How long to wait where the provider does not say."""
     return CONFIGURATION_PAUSE if reason is Reason.CONFIGURATION else None

@@ -11,14 +11,14 @@ from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.clock import EPOCH
 from afterturn.signing import signer
 
-FRESH = timedelta(minutes=5)
+MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far the time of a signature may be from ours, either way, as the specification says."""
 
 _MAX_ID = 256
 _MAX_SIGNATURES = 10
 
 
-class Verifier:
+class SignatureVerifier:
     """``secret``: ``whsec_…``; ``name``: what to call it. Raises ConfigError where it is none."""
 
     def __init__(self, secret: SecretStr, name: str) -> None:
@@ -31,7 +31,7 @@ class Verifier:
         at = _time(request.headers.get("webhook-timestamp", ""))
         if not webhook_id or not given or at is None or len(webhook_id) > _MAX_ID:
             raise Rejected(401, "the headers webhook-id, webhook-timestamp and webhook-signature are needed")
-        if abs(now - at) > FRESH:
+        if abs(now - at) > MAX_CLOCK_SKEW:
             raise Rejected(401, "the signature's time is more than five minutes away; check the clock, or sign anew")
         try:
             expected = self._webhook.sign(webhook_id, at, request.body.decode())

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn.channels.responses import WebhookResponse, answer_of, refused, told
-from afterturn.channels.signed import Verifier
+from afterturn.channels.responses import WebhookResponse, error_response, json_response, response_to_error
+from afterturn.channels.signed import SignatureVerifier
 from afterturn.channels.types import WebhookRequest
 from afterturn.clock import Clock, to_text
 from afterturn.errors import AfterturnError, InvalidInput
@@ -22,14 +22,14 @@ from afterturn.ids import digest
 from afterturn.model import MAX_TURN_BYTES, Turn, parse
 from afterturn.strict_json import read_json
 
-TURNS = "/turns"
+TURNS_PATH = "/turns"
 """Where runtimes of yours hand in turns."""
 
 MAX_BODY_BYTES = 2 * MAX_TURN_BYTES
 """JSON may spell a character with more bytes than it has."""
 
 
-class Settled(Protocol):
+class SettledTurn(Protocol):
     """What settling tells."""
 
     @property
@@ -39,13 +39,13 @@ class Settled(Protocol):
     def new(self) -> bool: ...
 
 
-class TurnDoor:
+class TurnEndpoint:
     """Takes ``POST`` requests. ``secret``: ``whsec_…``; raises ConfigError where it is none."""
 
-    def __init__(self, settle: Callable[[Turn], Awaitable[Settled]], secret: SecretStr, clock: Clock) -> None:
+    def __init__(self, settle: Callable[[Turn], Awaitable[SettledTurn]], secret: SecretStr, clock: Clock) -> None:
         self._settle = settle
         self._clock = clock
-        self._verifier = Verifier(secret, "turns")
+        self._verifier = SignatureVerifier(secret, "turns")
 
     async def __call__(self, request: WebhookRequest) -> WebhookResponse:
         """200 with the event once the turn is saved, also where it was known; 4xx for what can never be taken.
@@ -53,16 +53,16 @@ class TurnDoor:
         Any other answer means that nothing is known of it: the caller sends the very same again.
         """
         if request.method != "POST":
-            return refused(405, "method", "send a POST", {"allow": "POST"})
+            return error_response(405, "method", "send a POST", {"allow": "POST"})
         if len(request.body) > MAX_BODY_BYTES:
-            return refused(413, "too_large", f"a turn has at most {MAX_BODY_BYTES:,} bytes")
+            return error_response(413, "too_large", f"a turn has at most {MAX_BODY_BYTES:,} bytes")
         try:
             self._verifier.verify(request, self._clock())
             receipt = await self._settle(_once(_turn(request.body), request))
         except AfterturnError as error:
-            return answer_of(error)
+            return response_to_error(error)
         event = receipt.event
-        return told({"eventId": event.event_id, "occurredAt": to_text(event.occurred_at), "new": receipt.new})
+        return json_response({"eventId": event.event_id, "occurredAt": to_text(event.occurred_at), "new": receipt.new})
 
 
 def _turn(body: bytes) -> Turn:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from afterturn import telemetry
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.responses import RETRY_AFTER_S, WebhookResponse, answer_of, refused
+from afterturn.channels.responses import RETRY_AFTER_S, WebhookResponse, error_response, response_to_error
 from afterturn.channels.sending import SendFailed, TryLater
 from afterturn.channels.types import (
     ChannelEvent,
@@ -49,8 +49,8 @@ class WebhookEndpoint:
     """Of one provider. ``verify`` raises Rejected; ``done``: what it is told when everything is safe."""
 
     verify: Verify
-    read: Read
-    done: WebhookResponse = NO_WORDS
+    parse: Read
+    response: WebhookResponse = NO_WORDS
     max_body: int = MAX_BODY_BYTES
     methods: frozenset[str] = frozenset({"POST"})
 
@@ -72,28 +72,28 @@ class WebhookRouter:
         """The answer to one call; raises nothing that is ours."""
         door = self.endpoints.get(path.rstrip("/"))
         if door is None:
-            return refused(404, "not_found", "nothing is called here; is the channel set up?")
+            return error_response(404, "not_found", "nothing is called here; is the channel set up?")
         if request.method not in door.methods:
-            return refused(405, "method", f"send a {' or '.join(sorted(door.methods))}", {"allow": _allow(door)})
+            return error_response(405, "method", f"send a {' or '.join(sorted(door.methods))}", {"allow": _allow(door)})
         if len(request.body) > door.max_body:
-            return refused(413, "too_large", f"at most {door.max_body:,} bytes")
+            return error_response(413, "too_large", f"at most {door.max_body:,} bytes")
         try:
             return await self._heard(door, request, path)
         except SendFailed as error:
             return _not_fetched(error, door)
         except AfterturnError as error:
-            return answer_of(error)
+            return response_to_error(error)
 
     async def _heard(self, door: WebhookEndpoint, request: WebhookRequest, path: str) -> WebhookResponse:
         now = self.clock()
         await door.verify(request, now)
-        for arrival in door.read(request, now):
+        for arrival in door.parse(request, now):
             if isinstance(arrival, ImmediateResponse):
                 return WebhookResponse(arrival.status, arrival.body, {"content-type": arrival.content_type})
             if arrival == UNREADABLE:
                 _unreadable(path)
             await self.take(arrival, now)
-        return door.done
+        return door.response
 
     async def take(self, arrival: ChannelEvent, now: datetime) -> None:
         """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
@@ -130,4 +130,6 @@ def _not_fetched(error: SendFailed, door: WebhookEndpoint) -> WebhookResponse:
     level = logging.WARNING if later else logging.ERROR
     telemetry.log("fetch_failed", level=level, stage=error.where, error=error.reason.value)
     again = {"retry-after": str(RETRY_AFTER_S)}
-    return refused(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.done
+    return (
+        error_response(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.response
+    )

@@ -10,7 +10,7 @@ import typer
 
 from afterturn.app import App
 from afterturn.backbone import Backbone
-from afterturn.channels.turns import TURNS, TurnDoor
+from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.cli.exits import Exit
 from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, set_up_logging, settings_of
 from afterturn.cli.output import note
@@ -105,7 +105,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
                 notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
                 notes.append(f"Who answers: {_who_answers(app, settings)}")
             if settings.turns_secret is not None:
-                notes.append(f"Signed turns of other runtimes at {settings.public_url or address}{TURNS}")
+                notes.append(f"Signed turns of other runtimes at {settings.public_url or address}{TURNS_PATH}")
             if local and settings.profile is not Profile.AWS:
                 notes.append(f"Log in, once, within ten minutes: {address}/login?key={access.make_link()}")
             if await until_stopped(run, notes):
@@ -122,6 +122,6 @@ def _who_answers(app: App, settings: Settings) -> str:
     return "people, in the inbox; an app with a responder (--app) or AFTERTURN_AGENT_URL would"
 
 
-def _turns(backbone: Backbone) -> TurnDoor | None:
+def _turns(backbone: Backbone) -> TurnEndpoint | None:
     secret = backbone.settings.turns_secret
-    return None if secret is None else TurnDoor(backbone.settle, secret, backbone.clock)
+    return None if secret is None else TurnEndpoint(backbone.settle, secret, backbone.clock)

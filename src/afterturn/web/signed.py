@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from afterturn.channels.registry import HOOKS
-from afterturn.channels.turns import TURNS
-from afterturn.channels.webchat.messages import Said
+from afterturn.channels.turns import TURNS_PATH
+from afterturn.channels.webchat.webhook import ChatMessage
 from afterturn.model import Record, Turn
 from afterturn.web.api.common import documented_errors
 
@@ -57,11 +57,11 @@ def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
         if turns:
             about = "Settle a turn that another runtime of yours brings, in the shape that `afterturn settle` reads."
             told = {"description": "It is settled, now or before.", "content": _content(document, SettledShape, _EVENT)}
-            document["paths"][TURNS] = {"post": _operation(document, "hand_in_turn", about, Turn, _TURN, told)}
+            document["paths"][TURNS_PATH] = {"post": _operation(document, "hand_in_turn", about, Turn, _TURN, told)}
         if chat:
             about = "Take in what a visitor wrote to a chat on your page, handed on by your server."
             told = {"description": "It is taken in, now or before."}
-            document["paths"][CHAT] = {"post": _operation(document, "hand_on_chat", about, Said, _SAID, told)}
+            document["paths"][CHAT] = {"post": _operation(document, "hand_on_chat", about, ChatMessage, _SAID, told)}
         return document
 
     app.openapi = whole  # type: ignore[method-assign]

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from afterturn.channels.registry import HOOKS
-from afterturn.channels.responses import WebhookResponse, refused
+from afterturn.channels.responses import WebhookResponse, error_response
 from afterturn.channels.sanitize import public_url
-from afterturn.channels.turns import TURNS
+from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.types import WebhookRequest
 from afterturn.clock import Clock
 from afterturn.web.proxies import Proxies
@@ -52,7 +52,7 @@ def mount_webhooks(
         found = await answer(await _request(request, public))
         if found.status in _REFUSED and (wait := tries.take(proxies.caller_of(request), clock())) is not None:
             seconds = str(max(1, int(wait.total_seconds())))
-            found = refused(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
+            found = error_response(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
         return Response(found.body, found.status, dict(found.headers))
 
     describe_signed(app, turns=turns is not None, chat=chat)
@@ -69,7 +69,7 @@ def mount_webhooks(
         async def turn(request: HttpRequest) -> Response:
             return await answered(request, door)
 
-        app.add_route(TURNS, turn, methods=_METHODS, include_in_schema=False)
+        app.add_route(TURNS_PATH, turn, methods=_METHODS, include_in_schema=False)
 
 
 async def _request(request: HttpRequest, public: str | None) -> WebhookRequest:

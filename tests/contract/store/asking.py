@@ -23,7 +23,7 @@ from afterturn.channels.leases import Leases
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
-from afterturn.channels.sending import Outgoing, Sender
+from afterturn.channels.sending import OutboundMessage, Sender
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.event import TurnSettled
 from afterturn.model import Direction
@@ -82,7 +82,7 @@ class Process:
         assert not await self.store.waiting_jobs(ANSWER, limit=5)
 
 
-def _nobody(message: Outgoing) -> Sender | None:
+def _nobody(message: OutboundMessage) -> Sender | None:
     return None
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.unit.channels.channels import NOW, request
 from tests.unit.channels.mails import assert_fits
 
-from afterturn.channels.ses.sns import Certificates, verify
+from afterturn.channels.ses.sns import SigningCertificates, verify
 from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
 
 TOPIC = "arn:aws:sns:us-east-1:111111111111:SES_Inbound"
@@ -80,7 +80,7 @@ def posted(fields: object, **headers: str) -> WebhookRequest:
 
 
 async def check(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> None:
-    await verify(sent, topics={TOPIC}, certificates=Certificates(served or Served(certificate())), now=now)
+    await verify(sent, topics={TOPIC}, certificates=SigningCertificates(served or Served(certificate())), now=now)
 
 
 async def refusal(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> Rejected:

@@ -18,7 +18,7 @@ from afterturn.channels.ingest import ANSWER
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
-from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.types import Thread
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import StoreError
@@ -212,11 +212,11 @@ async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(h
     await house.answering.once()
     got: list[str] = []
 
-    async def act(part: Outgoing) -> Sent:
+    async def act(part: OutboundMessage) -> SendReceipt:
         got.append(part.conversation_id)
         if len(got) == 1:
             raise RuntimeError("a library's own")
-        return Sent("P-1", house.clock(), ())
+        return SendReceipt("P-1", house.clock(), ())
 
     provider = Provider(acts=[act])
     sending = Outbox(house.backbone.store, house.clock, lambda message: provider)
@@ -246,7 +246,7 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
     await house.answering.once()
     began = asyncio.Event()
 
-    async def hang(part: Outgoing) -> Sent:
+    async def hang(part: OutboundMessage) -> SendReceipt:
         began.set()
         await asyncio.Event().wait()
         raise AssertionError

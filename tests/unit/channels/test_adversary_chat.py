@@ -8,7 +8,7 @@ from tests.unit.channels.test_intake import House, house
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.types import InboundMessage, WebhookRequest
-from afterturn.channels.webchat import messages
+from afterturn.channels.webchat import webhook
 
 __all__ = ["house"]
 
@@ -20,7 +20,7 @@ async def test_both_are_answered_though_their_messages_have_one_id(house: House)
     house.responder = answer
     for visitor in ("ada", "bob", "ada"):
         body = json.dumps({"conversationId": visitor, "messageId": "m-1", "text": "Hello"}).encode()
-        for one in messages.read(WebhookRequest("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
+        for one in webhook.parse(WebhookRequest("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
             assert isinstance(one, InboundMessage)
             await house.intake.take(one)
         await house.answering.once()

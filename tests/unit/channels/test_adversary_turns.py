@@ -10,7 +10,7 @@ from tests.cli.command import turn
 from tests.unit.channels.test_intake import House, house
 from tests.unit.channels.test_turns import NOW, SECRET, signed
 
-from afterturn.channels.turns import TurnDoor
+from afterturn.channels.turns import TurnEndpoint
 
 __all__ = ["house"]
 
@@ -21,7 +21,7 @@ async def test_the_same_call_settles_once_also_where_its_turn_brings_no_message(
     given = json.loads(turn("c-1"))
     if bare:
         given["messages"] = []
-    door = TurnDoor(house.backbone.settle, SecretStr(SECRET), lambda: NOW)
+    door = TurnEndpoint(house.backbone.settle, SecretStr(SECRET), lambda: NOW)
     told = [json.loads((await door(signed(json.dumps(given).encode()))).body) for _ in range(2)]
     assert [one["new"] for one in told] == [True, False]
     assert told[0]["eventId"] == told[1]["eventId"]

@@ -16,7 +16,7 @@ from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import ConfigError
 from afterturn.testing import ManualClock
@@ -32,7 +32,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 def doors(house: House) -> WebhookRouter:
     secrets = Secrets(web_secret=SecretStr(SECRET))
-    return WebhookRouter(house.intake, house.clock, doors_of(secrets, Certificates(Served(certificate()))))
+    return WebhookRouter(house.intake, house.clock, doors_of(secrets, SigningCertificates(Served(certificate()))))
 
 
 def said(**changed: Any) -> bytes:
@@ -80,4 +80,4 @@ async def test_what_is_no_message_is_refused_with_its_field(house: House, body: 
 
 def test_a_secret_that_is_none_is_said_at_once() -> None:
     with pytest.raises(ConfigError, match="web secret"):
-        doors_of(Secrets(web_secret=SecretStr("not base64!")), Certificates(Served(certificate())))
+        doors_of(Secrets(web_secret=SecretStr("not base64!")), SigningCertificates(Served(certificate())))

@@ -17,14 +17,14 @@ from afterturn.bootstrap import open_backbone
 from afterturn.channels.auto_reply import dispatch_of
 from afterturn.channels.ingest import OPTED_OUT, ROUTE
 from afterturn.channels.outbox import DISPATCHED, Outbox
-from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.threads import MOVED, THREAD
 from afterturn.channels.types import ThreadMigrated
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-Act = Callable[[Outgoing], Awaitable[Sent]]
+Act = Callable[[OutboundMessage], Awaitable[SendReceipt]]
 
 
 @dataclass
@@ -35,23 +35,23 @@ class Provider:
     got: list[tuple[str, int]] = field(default_factory=list)
     size: int = 100
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         texts = [message.text[begin : begin + self.size] for begin in range(0, len(message.text), self.size)]
         return tuple(replace(message, text=text, part=number) for number, text in enumerate(texts))
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0] if self.acts else taken
         sent = await act(part)
         self.got.append((part.text, part.part))
         return sent
 
 
-async def taken(part: Outgoing) -> Sent:
-    return Sent(f"P-{part.message_id}-{part.part}", NOW, (f"<{part.message_id}@out>",))
+async def taken(part: OutboundMessage) -> SendReceipt:
+    return SendReceipt(f"P-{part.message_id}-{part.part}", NOW, (f"<{part.message_id}@out>",))
 
 
 def failing(error: Exception) -> Act:
-    async def act(part: Outgoing) -> Sent:
+    async def act(part: OutboundMessage) -> SendReceipt:
         raise error
 
     return act
@@ -91,9 +91,9 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 async def test_an_answer_goes_out_once_by_the_way_the_question_came(house: House) -> None:
-    seen: list[Outgoing] = []
+    seen: list[OutboundMessage] = []
 
-    async def act(part: Outgoing) -> Sent:
+    async def act(part: OutboundMessage) -> SendReceipt:
         seen.append(part)
         return await taken(part)
 
@@ -170,7 +170,7 @@ async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(ho
 async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_twice(house: House) -> None:
     called = asyncio.Event()
 
-    async def hang(part: Outgoing) -> Sent:
+    async def hang(part: OutboundMessage) -> SendReceipt:
         called.set()
         await asyncio.Event().wait()
         return await taken(part)
@@ -206,8 +206,8 @@ async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> No
 
 
 async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -> None:
-    async def act(part: Outgoing) -> Sent:
-        return Sent("P", NOW, moved=ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
+    async def act(part: OutboundMessage) -> SendReceipt:
+        return SendReceipt("P", NOW, moved=ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
 
     house.provider.acts = [act]
     await house.answer(channel=Channel.TELEGRAM)

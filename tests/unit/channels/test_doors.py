@@ -15,10 +15,10 @@ from tests.unit.channels.sns_rig import TOPIC, Served, certificate, posted, sign
 from tests.unit.channels.test_intake import House, opened
 from tests.unit.channels.test_voice_signatures import retell_signed, token
 
-from afterturn.channels.outlook import notifications
+from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.registry import Secrets, doors_of
-from afterturn.channels.ses import parse
-from afterturn.channels.ses.sns import Certificates
+from afterturn.channels.ses import webhook as ses_webhook
+from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent, WebhookRequest
 from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter
 from afterturn.errors import StoreBusy
@@ -55,16 +55,16 @@ class Front:
         self.doors = WebhookRouter(
             house.intake,
             house.clock,
-            doors_of(SECRETS, Certificates(Served(certificate()))),
+            doors_of(SECRETS, SigningCertificates(Served(certificate()))),
             fetchers={"s3": self.from_s3, "graph": self.from_graph},
             upkeep={"sns": self.keep, "graph": self.keep},
         )
 
     async def from_s3(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
-        return parse.fetched(asked, sample("email-raw/iphone.eml"), now=now)
+        return ses_webhook.parse_fetched(asked, sample("email-raw/iphone.eml"), now=now)
 
     async def from_graph(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
-        return notifications.fetched(
+        return outlook_webhook.parse_fetched(
             json.loads(sample("graph/message-get-response.json")), now=now, accounts=("a@b.example",)
         )
 
@@ -219,8 +219,10 @@ async def test_a_store_that_is_out_makes_the_provider_send_it_again(
 
 
 def test_a_channel_without_its_secret_is_closed() -> None:
-    assert doors_of(Secrets(), Certificates(Served(certificate()))) == {}
-    assert set(doors_of(Secrets(telegram_secret="x"), Certificates(Served(certificate())))) == {"/hooks/telegram"}
+    assert doors_of(Secrets(), SigningCertificates(Served(certificate()))) == {}
+    assert set(doors_of(Secrets(telegram_secret="x"), SigningCertificates(Served(certificate())))) == {
+        "/hooks/telegram"
+    }
 
 
 @pytest.mark.parametrize("body", [b"\xffXyzzy", b"[]", b'{"message": "Xyzzy"}', b'{"message": {"text": "Xyzzy"}}'])

@@ -16,8 +16,8 @@ from tests.unit.channels.mutations_mail import mutate_mail
 
 from afterturn.channels.email.message import read_mail
 from afterturn.channels.email.quoting import reply_of
-from afterturn.channels.outlook import notifications
-from afterturn.channels.ses import parse
+from afterturn.channels.outlook import webhook as outlook_webhook
+from afterturn.channels.ses import webhook as ses_webhook
 from afterturn.channels.types import ChannelEvent, InboundMessage, Rejected
 
 ROUNDS = 60
@@ -69,9 +69,9 @@ def test_a_damaged_envelope_is_refused_or_arrives(path: Path) -> None:
         chance = random.Random(f"{path.stem}{seed}")
         what = f"{path.stem}, seed {seed}"
         outer = mutate(sound, chance)
-        _survives(what, parse.read, request(outer), now=NOW)
+        _survives(what, ses_webhook.parse, request(outer), now=NOW)
         within = mutate(inner.encode(), chance).decode(errors="surrogateescape")
-        _survives(what, parse.read_notification, within, now=NOW)
+        _survives(what, ses_webhook.parse_notification, within, now=NOW)
 
 
 @here
@@ -81,12 +81,12 @@ def test_a_damaged_notification_is_refused_or_arrives(path: Path) -> None:
     for seed in range(ROUNDS * 4):
         damaged = mutate(sound, random.Random(f"{path.stem}{seed}"))
         what = f"{path.stem}, seed {seed}"
-        _survives(what, notifications.read, request(damaged), client_states=STATES)
+        _survives(what, outlook_webhook.parse, request(damaged), client_states=STATES)
         try:
             answer = json.loads(damaged)
         except (ValueError, RecursionError):
             continue
-        _survives(what, notifications.fetched, answer, now=NOW)
+        _survives(what, outlook_webhook.parse_fetched, answer, now=NOW)
 
 
 @here

@@ -11,7 +11,7 @@ from tests.unit.channels.channels import NOW, SAMPLES, here, json_request, reque
 from tests.unit.channels.mails import assert_fits
 
 from afterturn.channels.email.suppression import OWN_HEADER
-from afterturn.channels.outlook.notifications import MAX_BODY_BYTES, MAX_TOKEN_CHARS, fetched, read, verify
+from afterturn.channels.outlook.webhook import MAX_BODY_BYTES, MAX_TOKEN_CHARS, parse, parse_fetched, verify
 from afterturn.channels.types import (
     ChannelEvent,
     FetchRequest,
@@ -41,7 +41,7 @@ def notification(**changed: Any) -> dict[str, Any]:
 
 
 def read_all(*notifications: object) -> tuple[ChannelEvent, ...]:
-    found = read(json_request({"value": list(notifications)}), client_states={"an-older-secret", SECRET})
+    found = parse(json_request({"value": list(notifications)}), client_states={"an-older-secret", SECRET})
     for arrival in found:
         assert_fits(arrival)
     return found
@@ -65,7 +65,7 @@ def message(**changed: Any) -> dict[str, Any]:
 
 
 def arrived(**changed: Any) -> Any:
-    found = fetched(message(**changed), now=NOW, accounts=(MAILBOX,))
+    found = parse_fetched(message(**changed), now=NOW, accounts=(MAILBOX,))
     assert_fits(found)
     return found
 
@@ -75,7 +75,7 @@ def test_the_handshake_gets_its_token_back_decoded() -> None:
     target = sample("graph/validation-request.http").decode().split()[1]
     sent = request(b"", url=f"https://example.com{target}")
     verify(sent, client_states={SECRET})
-    (reply,) = read(sent, client_states={SECRET})
+    (reply,) = parse(sent, client_states={SECRET})
     assert_fits(reply)
     assert isinstance(reply, ImmediateResponse)
     assert reply.status == 200
@@ -89,7 +89,7 @@ def test_the_handshake_gets_its_token_back_decoded() -> None:
 @pytest.mark.parametrize("token", ["", "%0d%0aSet-Cookie:x", "%00", "a" * (MAX_TOKEN_CHARS + 1), "%ed%a0%bd%0a"])
 def test_a_token_that_graph_would_not_send_is_not_repeated(token: str) -> None:
     sent = request(b"", url=f"https://example.com/hook?validationToken={token}")
-    for attempt in (verify, read):
+    for attempt in (verify, parse):
         with pytest.raises(Rejected) as refused:
             attempt(sent, client_states={SECRET})
         assert refused.value.status == 400
@@ -97,7 +97,7 @@ def test_a_token_that_graph_would_not_send_is_not_repeated(token: str) -> None:
 
 def test_markup_in_a_token_stays_plain_text() -> None:
     sent = request(b"", url="https://example.com/hook?validationToken=%3Cscript%3E")
-    (reply,) = read(sent, client_states=set())
+    (reply,) = parse(sent, client_states=set())
     assert isinstance(reply, ImmediateResponse)
     assert reply.body == "<script>"
     assert reply.content_type.startswith("text/plain")
@@ -119,12 +119,12 @@ def test_a_notification_counts_by_its_secret(name: str, secret: str) -> None:
         with pytest.raises(Rejected) as refused:
             verify(sent, client_states=wrong)
         assert refused.value.status == 401
-        assert read(sent, client_states=wrong) == (Ignored("wrong-client-state"),)
+        assert parse(sent, client_states=wrong) == (Ignored("wrong-client-state"),)
 
 
 @here
 def test_the_sample_of_a_new_message_is_asked_for() -> None:
-    (found,) = read(request(sample("graph/message-created.json")), client_states={"secretClientValue"})
+    (found,) = parse(request(sample("graph/message-created.json")), client_states={"secretClientValue"})
     assert_fits(found)
     assert isinstance(found, FetchRequest)
     assert found.source == "graph"
@@ -141,7 +141,7 @@ def test_the_sample_of_a_new_message_is_asked_for() -> None:
     [("lifecycle-reauthorizationRequired", "reauthorize"), ("lifecycle-subscriptionRemoved", "recreate")],
 )
 def test_the_samples_of_lifecycle_events_say_what_has_to_be_done(name: str, action: str) -> None:
-    (found,) = read(request(sample(f"graph/{name}.json")), client_states={"<secretClientState>"})
+    (found,) = parse(request(sample(f"graph/{name}.json")), client_states={"<secretClientState>"})
     assert found == SubscriptionEvent(
         "graph", action, {"subscription": "<subscription_guid>", "tenant": "<tenant_guid>"}
     )
@@ -149,7 +149,7 @@ def test_the_samples_of_lifecycle_events_say_what_has_to_be_done(name: str, acti
 
 @here
 def test_the_sample_of_a_message_arrives() -> None:
-    found = fetched(json.loads(sample("graph/message-get-response.json")), now=NOW)
+    found = parse_fetched(json.loads(sample("graph/message-get-response.json")), now=NOW)
     assert_fits(found)
     assert isinstance(found, InboundMessage)
     assert found.provider_id == "MWHPR6E1BE060@MWHPR1120.namprd22.prod.outlook.com"
@@ -166,7 +166,7 @@ def test_the_sample_of_a_message_arrives() -> None:
 
 @here
 def test_the_sample_of_a_bounces_headers_is_a_bounce() -> None:
-    found = fetched(json.loads(sample("graph/message-get-headers.json")), now=NOW, accounts=(MAILBOX,))
+    found = parse_fetched(json.loads(sample("graph/message-get-headers.json")), now=NOW, accounts=(MAILBOX,))
     assert_fits(found)
     assert isinstance(found, InboundMessage)
     assert found.suppress is SuppressReason.BOUNCE
@@ -279,7 +279,7 @@ def test_a_message_may_be_named_in_several_ways(resource: str) -> None:
     ],
 )
 def test_what_graph_would_not_send_is_refused(body: bytes, status: int) -> None:
-    for attempt in (verify, read):
+    for attempt in (verify, parse):
         with pytest.raises(Rejected) as refused:
             attempt(request(body), client_states={SECRET})
         assert refused.value.status == status
@@ -362,10 +362,10 @@ def test_what_a_person_of_ours_sends_from_outlook_is_stored_as_ours() -> None:
 def test_a_draft_or_a_message_that_is_gone_makes_no_turn() -> None:
     assert arrived(isDraft=True) == Ignored("draft")
     gone = {"error": {"code": "ErrorItemNotFound", "message": "not found"}}
-    assert fetched(gone, now=NOW) == Ignored("message-gone")
+    assert parse_fetched(gone, now=NOW) == Ignored("message-gone")
     answers: list[object] = [None, [], "x", {}, {"value": []}]
     for answer in answers:
-        assert fetched(answer, now=NOW) == Ignored("not-a-message")
+        assert parse_fetched(answer, now=NOW) == Ignored("not-a-message")
 
 
 def test_attachments_are_named_and_not_read() -> None:

@@ -10,7 +10,7 @@ from tests.unit.channels.channels import json_request
 from tests.unit.channels.test_intake import NOW, House, house, sms
 
 from afterturn.channels.names import names_of
-from afterturn.channels.telegram.updates import read
+from afterturn.channels.telegram.webhook import parse
 
 __all__ = ["house"]
 
@@ -18,7 +18,7 @@ __all__ = ["house"]
 async def say(house: House, number: int, sender: dict[str, Any], at: timedelta = timedelta(0)) -> None:
     chat = {"id": 7, "type": "private"}
     message = {"message_id": number, "date": 1772366405, "chat": chat, "text": "Hi", **sender}
-    [one] = read(json_request({"update_id": number, "message": message}), now=NOW + at, bot="1")
+    [one] = parse(json_request({"update_id": number, "message": message}), now=NOW + at, bot="1")
     await house.intake.take(one)
 
 

@@ -11,7 +11,7 @@ from tests.unit.channels.test_intake import House, house, telegram
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.people import reply_jobs
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.sending import Outgoing, Sent
+from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.types import SuppressReason
 from afterturn.model import Direction, Message, Role, Turn
 
@@ -22,7 +22,7 @@ async def told(house: House) -> list[tuple[str, str | None]]:
     """What goes out when the outage is over, and what each quotes."""
     seen: list[tuple[str, str | None]] = []
 
-    async def act(part: Outgoing) -> Sent:
+    async def act(part: OutboundMessage) -> SendReceipt:
         seen.append((part.text, part.in_reply_to))
         return await taken(part)
 

@@ -11,7 +11,7 @@ from tests.unit.channels.test_intake import NOW, House, house
 
 from afterturn.channels.email.message import Receipt, read_mail
 from afterturn.channels.ingest import ROUTE
-from afterturn.channels.outlook.notifications import fetched
+from afterturn.channels.outlook.webhook import parse_fetched
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.types import InboundMessage, SuppressReason
 
@@ -139,7 +139,7 @@ def test_outlook_says_it_too(told: str, answers: str | None) -> None:
         "replyTo": [{"emailAddress": {"address": told}}],
         "body": {"contentType": "text", "content": "Hi"},
     }
-    one = fetched(message, now=NOW, accounts=(OURS,))
+    one = parse_fetched(message, now=NOW, accounts=(OURS,))
     assert isinstance(one, InboundMessage)
     assert one.party.answers == answers
 

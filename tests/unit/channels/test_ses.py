@@ -18,7 +18,7 @@ from tests.unit.channels.sns_rig import (
     refusal,
 )
 
-from afterturn.channels.ses.parse import fetched, read, read_notification
+from afterturn.channels.ses.webhook import parse, parse_fetched, parse_notification
 from afterturn.channels.types import FetchRequest, Ignored, SubscriptionEvent, SuppressReason
 
 
@@ -30,9 +30,9 @@ async def test_no_sample_is_let_in_as_its_signature_is_an_example() -> None:
 
 def test_a_subscription_is_to_be_confirmed_at_a_host_of_sns() -> None:
     url = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=a&Token=t"
-    found = only(read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
+    found = only(parse(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
     assert found == SubscriptionEvent("sns", "confirm", {"url": url, "topic": TOPIC})
-    gone = only(read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=url)), now=NOW))
+    gone = only(parse(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=url)), now=NOW))
     assert gone == SubscriptionEvent("sns", "resubscribe", {"url": url, "topic": TOPIC})
 
 
@@ -50,13 +50,13 @@ def test_a_subscription_is_to_be_confirmed_at_a_host_of_sns() -> None:
     ],
 )
 def test_no_other_address_is_called_to_confirm(url: object) -> None:
-    found = only(read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
+    found = only(parse(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=url)), now=NOW))
     assert found == Ignored("subscribe-url-not-of-sns")
 
 
 @here
 def test_the_sample_of_a_subscription_asks_to_be_confirmed() -> None:
-    found = only(read(request(sample("ses-sns/subscription-confirmation.json")), now=NOW))
+    found = only(parse(request(sample("ses-sns/subscription-confirmation.json")), now=NOW))
     assert isinstance(found, SubscriptionEvent)
     assert found.action == "confirm"
     assert found.reference["topic"] == "arn:aws:sns:us-west-2:123456789012:SES_Notifications"
@@ -64,7 +64,7 @@ def test_the_sample_of_a_subscription_asks_to_be_confirmed() -> None:
 
 @here
 def test_the_sample_of_a_mail_within_the_notification_arrives() -> None:
-    found = only(read(request(sample("ses-sns/inbound-sns-utf8.json")), now=NOW))
+    found = only(parse(request(sample("ses-sns/inbound-sns-utf8.json")), now=NOW))
     assert found.provider_id == "CAEPk3RKsi@mail.example.org"
     assert found.text == "It's a body…"
     assert (found.party.account, found.party.sender) == ("inbound@example.com", "from@example.org")
@@ -75,12 +75,12 @@ def test_the_sample_of_a_mail_within_the_notification_arrives() -> None:
 
 @here
 def test_the_sample_of_a_mail_in_s3_is_asked_for_and_then_arrives() -> None:
-    asked = only(read(request(sample("ses-sns/inbound-s3.json")), now=NOW))
+    asked = only(parse(request(sample("ses-sns/inbound-s3.json")), now=NOW))
     assert isinstance(asked, FetchRequest)
     assert asked.source == "s3"
     assert asked.reference["bucket"] == "InboundEmailBucket-KeepPrivate"
     assert asked.reference["key"] == "inbound/fqef5sop459utgdf4o9lqbsv7jeo73pejig34301"
-    found = fetched(asked, mail(headers={"Message-ID": None}), now=NOW)
+    found = parse_fetched(asked, mail(headers={"Message-ID": None}), now=NOW)
     assert_fits(found)
     assert found.provider_id == "fqef5sop459utgdf4o9lqbsv7jeo73pejig34301"
     assert found.party.account == "inbound@example.com"
@@ -92,7 +92,7 @@ def test_the_sample_of_a_mail_in_s3_is_asked_for_and_then_arrives() -> None:
 
 @here
 def test_the_sample_of_the_documentation_arrives() -> None:
-    found = only(read_notification(sample("ses-sns/docs-inner-notification-sns-action.json").decode(), now=NOW))
+    found = only(parse_notification(sample("ses-sns/docs-inner-notification-sns-action.json").decode(), now=NOW))
     assert found.provider_id == "61967230-7A45-4A9D-BEC9-87CBCF2211C9@example.com"
     assert found.text == "Example content"
     assert found.party.account == "recipient@example.com"
@@ -100,11 +100,11 @@ def test_the_sample_of_the_documentation_arrives() -> None:
 
 @here
 def test_the_samples_of_a_bounce_and_a_complaint_tell_how_mail_of_ours_fared() -> None:
-    bounce = only(read(request(sample("ses-sns/bounce.json")), now=NOW))
+    bounce = only(parse(request(sample("ses-sns/bounce.json")), now=NOW))
     assert bounce.provider_id == "00000138111222aa-33322211-cccc-cccc-cccc-ddddaaaa0680-000000"
     assert (bounce.state, bounce.error) == ("bounced", "Permanent General 5.1.1")
     assert bounce.at == datetime(2016, 1, 27, 14, 59, 44, 101_000, tzinfo=UTC)
-    complaint = only(read(request(sample("ses-sns/complaint.json")), now=NOW))
+    complaint = only(parse(request(sample("ses-sns/complaint.json")), now=NOW))
     assert complaint.provider_id == "000001378603177f-7a5433e7-8edb-42ae-af10-f0181f34d6ee-000000"
     assert (complaint.state, complaint.error) == ("complained", "abuse")
     assert complaint.rank > bounce.rank
@@ -131,27 +131,27 @@ def notification(raw: bytes | None, mail_id: str = "ses-1", **changed: Any) -> s
 
 def test_two_mails_without_an_id_are_two_and_a_repeated_delivery_is_none() -> None:
     raw = mail(headers={"Message-ID": None})
-    first = only(read(posted(envelope(Message=notification(raw, "ses-1"))), now=NOW))
-    second = only(read(posted(envelope(Message=notification(raw, "ses-2"))), now=NOW))
+    first = only(parse(posted(envelope(Message=notification(raw, "ses-1"))), now=NOW))
+    second = only(parse(posted(envelope(Message=notification(raw, "ses-2"))), now=NOW))
     again = envelope(Message=notification(raw, "ses-1"), MessageId="another-delivery")
-    assert only(read(posted(again), now=NOW)).provider_id == first.provider_id
+    assert only(parse(posted(again), now=NOW)).provider_id == first.provider_id
     assert first.provider_id != second.provider_id
-    unnamed = only(read_notification(notification(raw, ""), now=NOW))
+    unnamed = only(parse_notification(notification(raw, ""), now=NOW))
     assert unnamed.provider_id.startswith("sha256-")
 
 
 @pytest.mark.parametrize("content", [b"h\xe9llo", "grüße 😀".encode(), b"\xff\xfe\x00"])
 def test_content_comes_as_base64_or_as_text(content: bytes) -> None:
     raw = mail(content, {"Content-Type": "text/plain; charset=bogus"})
-    found = only(read_notification(notification(raw), now=NOW))
+    found = only(parse_notification(notification(raw), now=NOW))
     assert found.text
     assert found.text[0] in "hgÿ"
     plain = notification(None, content=mail().decode(), receipt={"action": {"type": "SNS", "encoding": "UTF8"}})
-    assert only(read_notification(plain, now=NOW)).text == "The boiler is cold."
+    assert only(parse_notification(plain, now=NOW)).text == "The boiler is cold."
 
 
 def test_content_that_says_base64_and_is_none_is_read_as_it_stands() -> None:
-    found = only(read_notification(notification(None, content=mail().decode()), now=NOW))
+    found = only(parse_notification(notification(None, content=mail().decode()), now=NOW))
     assert found.text == "The boiler is cold."
 
 
@@ -159,25 +159,25 @@ def test_content_that_says_base64_and_is_none_is_read_as_it_stands() -> None:
 def test_what_ses_takes_for_spam_or_a_virus_is_stored_and_never_answered(verdict: str) -> None:
     receipt = {"recipients": ["desk@homes.example"], f"{verdict}Verdict": {"status": "FAIL"}}
     found = only(
-        read_notification(notification(mail(), receipt={**receipt, "action": {"encoding": "BASE64"}}), now=NOW)
+        parse_notification(notification(mail(), receipt={**receipt, "action": {"encoding": "BASE64"}}), now=NOW)
     )
     assert found.suppress is SuppressReason.SPAM
     assert found.extra[verdict] == "FAIL"
     assert found.text == "The boiler is cold."
     in_s3 = {**receipt, "action": {"type": "S3", "bucketName": "b", "objectKey": "k"}}
-    asked = only(read_notification(notification(None, receipt=in_s3), now=NOW))
-    assert fetched(asked, mail(), now=NOW).suppress is SuppressReason.SPAM
+    asked = only(parse_notification(notification(None, receipt=in_s3), now=NOW))
+    assert parse_fetched(asked, mail(), now=NOW).suppress is SuppressReason.SPAM
 
 
 def test_a_machine_that_is_also_taken_for_spam_is_a_machine() -> None:
     receipt = {"spamVerdict": {"status": "FAIL"}, "action": {"encoding": "BASE64"}}
     told = notification(mail(headers={"Auto-Submitted": "auto-replied"}), receipt=receipt)
-    assert only(read_notification(told, now=NOW)).suppress is SuppressReason.AUTO_REPLY
+    assert only(parse_notification(told, now=NOW)).suppress is SuppressReason.AUTO_REPLY
 
 
 def test_a_failed_sender_check_is_told_and_hushes_nothing() -> None:
     receipt = {"dmarcVerdict": {"status": "FAIL"}, "spfVerdict": {"status": "PASS"}, "action": {"encoding": "BASE64"}}
-    found = only(read_notification(notification(mail(), receipt=receipt), now=NOW))
+    found = only(parse_notification(notification(mail(), receipt=receipt), now=NOW))
     assert found.suppress is None
     assert found.extra["dmarc"] == "FAIL"
     assert "spf" not in found.extra
@@ -186,18 +186,18 @@ def test_a_failed_sender_check_is_told_and_hushes_nothing() -> None:
 @pytest.mark.parametrize("timestamp", ["2234-06-16T18:55:24Z", "garbage", None, 12, "2026-05-31T08:00:00"])
 def test_a_receipt_is_never_in_the_future(timestamp: object) -> None:
     told = notification(mail(), mail={"messageId": "m", "timestamp": timestamp})
-    assert only(read_notification(told, now=NOW)).at == NOW
+    assert only(parse_notification(told, now=NOW)).at == NOW
 
 
 def test_our_own_mail_that_comes_in_is_ours() -> None:
     told = notification(mail(headers={"From": "bot@homes.example", "To": "jo@tenants.example"}))
-    found = only(read_notification(told, now=NOW, own={"@homes.example"}))
+    found = only(parse_notification(told, now=NOW, own={"@homes.example"}))
     assert found.suppress is SuppressReason.OWN
     assert found.party.sender == "jo@tenants.example"
 
 
 def test_a_mail_whose_content_another_action_has_takes_nobodys_id() -> None:
-    assert only(read_notification(notification(None), now=NOW)) == Ignored("mail-without-content")
+    assert only(parse_notification(notification(None), now=NOW)) == Ignored("mail-without-content")
 
 
 RANKED: list[tuple[dict[str, Any], str]] = [
@@ -211,12 +211,12 @@ RANKED: list[tuple[dict[str, Any], str]] = [
 
 
 def test_how_our_mail_fares_never_gets_better_by_an_older_word() -> None:
-    found = [only(read_notification(json.dumps({**told, "mail": {"messageId": "m"}}), now=NOW)) for told, _ in RANKED]
+    found = [only(parse_notification(json.dumps({**told, "mail": {"messageId": "m"}}), now=NOW)) for told, _ in RANKED]
     assert [delivery.state for delivery in found] == [state for _, state in RANKED]
     assert [delivery.rank for delivery in found] == sorted({delivery.rank for delivery in found})
     for name, state in (("Reject", "rejected"), ("Rendering Failure", "failed")):
         told = json.dumps({"eventType": name, "mail": {"messageId": "m"}})
-        delivery = only(read_notification(told, now=NOW))
+        delivery = only(parse_notification(told, now=NOW))
         assert (delivery.state, delivery.rank) == (state, found[4].rank)
 
 
@@ -237,7 +237,7 @@ def test_how_our_mail_fares_never_gets_better_by_an_older_word() -> None:
     ],
 )
 def test_what_is_genuine_and_no_mail_makes_no_turn(text: str, reason: str) -> None:
-    assert only(read(posted(envelope(Message=text)), now=NOW)) == Ignored(reason)
+    assert only(parse(posted(envelope(Message=text)), now=NOW)) == Ignored(reason)
 
 
 def test_an_error_holds_no_address() -> None:
@@ -247,4 +247,4 @@ def test_an_error_holds_no_address() -> None:
         "bouncedRecipients": [{"emailAddress": "jo@tenants.example", "status": "5.1.1", "diagnosticCode": "jo@x"}],
     }
     told = json.dumps({"notificationType": "Bounce", "bounce": bounce, "mail": {"messageId": "m"}})
-    assert only(read_notification(told, now=NOW)).error == "Permanent 5.1.1"
+    assert only(parse_notification(told, now=NOW)).error == "Permanent 5.1.1"

@@ -23,8 +23,8 @@ from tests.unit.channels.sns_rig import (
     signed,
 )
 
-from afterturn.channels.ses.parse import read
-from afterturn.channels.ses.sns import MAX_BODY_BYTES, MAX_CERTIFICATES, Certificates, verify
+from afterturn.channels.ses.sns import MAX_BODY_BYTES, MAX_CERTIFICATES, SigningCertificates, verify
+from afterturn.channels.ses.webhook import parse
 from afterturn.channels.types import Rejected
 from afterturn.errors import MissingExtra
 
@@ -125,7 +125,7 @@ async def test_a_notification_without_a_time_is_refused(timestamp: object) -> No
 
 async def test_a_certificate_is_fetched_once_and_again_when_it_has_expired() -> None:
     served = Served(certificate(), certificate(ends=NOW + timedelta(days=9)))
-    certificates = Certificates(served)
+    certificates = SigningCertificates(served)
     for _ in range(3):
         await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)
     assert served.asked == [URL]
@@ -137,7 +137,7 @@ async def test_a_certificate_is_fetched_once_and_again_when_it_has_expired() -> 
 
 async def test_certificates_without_end_are_not_all_kept() -> None:
     served = Served(certificate())
-    certificates = Certificates(served)
+    certificates = SigningCertificates(served)
     for number in range(MAX_CERTIFICATES + 5):
         await certificates.key(URL.replace("12345abcde", f"{number:x}"), NOW)
     await certificates.key(URL.replace("12345abcde", "0"), NOW)
@@ -165,7 +165,7 @@ async def test_only_a_certificate_that_is_valid_now_counts_and_none_is_no_verdic
 
 
 async def test_a_failed_fetch_is_not_remembered() -> None:
-    certificates = Certificates(Served(OSError("no network"), certificate()))
+    certificates = SigningCertificates(Served(OSError("no network"), certificate()))
     with pytest.raises(Rejected):
         await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)
     await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)
@@ -189,7 +189,7 @@ async def test_a_failed_fetch_is_not_remembered() -> None:
 async def test_what_is_no_envelope_is_refused(body: bytes, status: int) -> None:
     assert (await refusal(request(body))).status == status
     with pytest.raises(Rejected) as refused:
-        read(request(body), now=NOW)
+        parse(request(body), now=NOW)
     assert refused.value.status == status
 
 

@@ -16,7 +16,7 @@ from tests.unit.channels.channels import NOW, SAMPLES, assert_survives, here, js
 from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.sanitize import CUT_MARK
-from afterturn.channels.telegram.updates import HEADER, read, verify
+from afterturn.channels.telegram.webhook import HEADER, parse, verify
 from afterturn.channels.types import (
     Ignored,
     InboundMessage,
@@ -107,7 +107,7 @@ SECRET = "a-Secret_1"
 
 
 def arrival(update: object, bot: str = "helper_bot") -> Any:
-    return only(read(json_request(update), now=NOW, bot=bot))
+    return only(parse(json_request(update), now=NOW, bot=bot))
 
 
 def message(**changes: object) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def message(**changes: object) -> dict[str, Any]:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_comes_in_as_it_was_written(name: str) -> None:
     (conversation, sender, extra), provider_id, text, files = MESSAGES[name]
-    arrived = only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="helper_bot"))
+    arrived = only(parse(request(sample(f"telegram/{name}.json")), now=NOW, bot="helper_bot"))
     assert isinstance(arrived, InboundMessage)
     assert (arrived.channel, arrived.provider_id, arrived.text) == (Channel.TELEGRAM, provider_id, text)
     assert (arrived.thread.conversation_id, arrived.party.sender, arrived.participants) == (
@@ -142,8 +142,8 @@ def test_a_message_comes_in_as_it_was_written(name: str) -> None:
 
 @here
 def test_an_edit_changes_the_message_of_its_id() -> None:
-    original = only(read(request(sample("telegram/docs-reply.json")), now=NOW, bot="b"))
-    edited = only(read(request(sample("telegram/docs-edited-message.json")), now=NOW, bot="b"))
+    original = only(parse(request(sample("telegram/docs-reply.json")), now=NOW, bot="b"))
+    edited = only(parse(request(sample("telegram/docs-edited-message.json")), now=NOW, bot="b"))
     at = datetime(2015, 9, 7, 17, 23, 20, 10_000, tzinfo=UTC)  # within its second by the update's id
     assert edited == MessageEdited("1111111:1365", original.thread, at, "Edited text")
     assert edited.provider_id == original.provider_id
@@ -152,13 +152,13 @@ def test_an_edit_changes_the_message_of_its_id() -> None:
 @here
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_no_message_is_nothing_and_no_error(name: str) -> None:
-    assert only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="b")) == Ignored(REASONS[name])
+    assert only(parse(request(sample(f"telegram/{name}.json")), now=NOW, bot="b")) == Ignored(REASONS[name])
 
 
 @here
 @pytest.mark.parametrize("name", MOVES)
 def test_a_group_that_grows_keeps_its_conversation(name: str) -> None:
-    moved = only(read(request(sample(f"telegram/{name}.json")), now=NOW, bot="b"))
+    moved = only(parse(request(sample(f"telegram/{name}.json")), now=NOW, bot="b"))
     assert moved == ThreadMigrated("telegram:-519183516", "telegram:-1008160086622", NOW)
 
 
@@ -351,7 +351,7 @@ def test_a_date_that_cannot_be_is_left_out(date: object) -> None:
     ],
 )
 def test_an_update_that_cannot_be_read_is_nothing_and_not_repeated_for_ever(body: bytes) -> None:
-    assert only(read(request(body), now=NOW, bot="b")) == Ignored("unreadable")
+    assert only(parse(request(body), now=NOW, bot="b")) == Ignored("unreadable")
 
 
 WRONG = st.recursive(
@@ -365,7 +365,7 @@ WRONG = st.recursive(
 def test_a_field_of_any_type_breaks_nothing(key: str, value: object) -> None:
     update = copy.deepcopy(message())
     update["message"][key] = value
-    assert_survives(partial(read, json_request(update), now=NOW, bot="b"), key)
+    assert_survives(partial(parse, json_request(update), now=NOW, bot="b"), key)
 
 
 @here
@@ -374,4 +374,4 @@ def test_damage_is_read_or_nothing_and_breaks_nothing(name: str) -> None:
     body = sample(f"telegram/{name}.json")
     for seed in range(150):
         damaged = request(mutate(body, random.Random(f"{name}{seed}")))
-        assert_survives(partial(read, damaged, now=NOW, bot="helper_bot"), f"seed {seed} of {name}")
+        assert_survives(partial(parse, damaged, now=NOW, bot="helper_bot"), f"seed {seed} of {name}")

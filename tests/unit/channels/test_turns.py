@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from tests.cli.command import turn
 
 from afterturn.channels.responses import WebhookResponse
-from afterturn.channels.turns import MAX_BODY_BYTES, TurnDoor
+from afterturn.channels.turns import MAX_BODY_BYTES, TurnEndpoint
 from afterturn.channels.types import WebhookRequest
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.event import make_event
@@ -61,7 +61,7 @@ def signed(
 
 
 async def answered(request: WebhookRequest, settling: Settling) -> WebhookResponse:
-    return await TurnDoor(settling, SecretStr(SECRET), lambda: NOW)(request)
+    return await TurnEndpoint(settling, SecretStr(SECRET), lambda: NOW)(request)
 
 
 async def test_a_signed_turn_is_settled_and_its_event_told() -> None:
@@ -172,4 +172,4 @@ async def test_a_store_that_is_out_asks_for_the_same_again_and_tells_nothing_of_
 def test_a_secret_that_is_none_is_said_at_once() -> None:
     for secret in ("", "whsec_", "not base64!"):
         with pytest.raises(ConfigError, match="secret"):
-            TurnDoor(Settling(), SecretStr(secret), lambda: NOW)
+            TurnEndpoint(Settling(), SecretStr(secret), lambda: NOW)

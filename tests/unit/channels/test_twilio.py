@@ -24,7 +24,7 @@ from tests.unit.channels.channels import (
 from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.sanitize import CUT_MARK, public_url
-from afterturn.channels.twilio.messages import MAX_FIELDS, SIGNATURE_HEADER, read, verify
+from afterturn.channels.twilio.webhook import MAX_FIELDS, SIGNATURE_HEADER, parse, verify
 from afterturn.channels.types import DeliveryUpdate, Ignored, InboundMessage, Rejected, SuppressReason, WebhookRequest
 from afterturn.model import MAX_TEXT_BYTES, Attachment
 
@@ -40,7 +40,7 @@ SIGNED = [*TEXTS, "mms-image-empty-body", "whatsapp-inbound-unicode", "status-de
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_comes_in_as_it_was_written(name: str) -> None:
     signed, _ = signed_sample(f"twilio/{name}")
-    arrived = only(read(signed, now=NOW))
+    arrived = only(parse(signed, now=NOW))
     assert isinstance(arrived, InboundMessage)
     assert (arrived.provider_id, arrived.party.account, arrived.party.sender, arrived.text) == TEXTS[name]
     assert arrived.thread.conversation_id == f"sms:{arrived.party.sender}"
@@ -50,7 +50,7 @@ def test_a_text_comes_in_as_it_was_written(name: str) -> None:
 @here
 def test_a_picture_without_words_is_a_message() -> None:
     signed, _ = signed_sample("twilio/mms-image-empty-body")
-    arrived = only(read(signed, now=NOW))
+    arrived = only(parse(signed, now=NOW))
     assert (arrived.provider_id, arrived.text) == ("MM0fe83458b74a1f626eb0da4685ab28b5", "")
     account, message = "AC00000000000000000000000000000001", "MM0fe83458b74a1f626eb0da4685ab28b5"
     url = f"https://api.twilio.com/2010-04-01/Accounts/{account}/Messages/{message}/Media/"
@@ -60,7 +60,7 @@ def test_a_picture_without_words_is_a_message() -> None:
 @here
 def test_whatsapp_is_a_conversation_of_its_own_and_answered_there() -> None:
     signed, _ = signed_sample("twilio/whatsapp-inbound-unicode")
-    arrived = only(read(signed, now=NOW, region="US"))
+    arrived = only(parse(signed, now=NOW, region="US"))
     assert (arrived.text, arrived.extra) == ("Olá", {"name": "João"})
     assert (arrived.party.account, arrived.party.sender) == ("whatsapp:+14155238886", "whatsapp:+15555550127")
     assert arrived.thread.conversation_id == "whatsapp:+15555550127"
@@ -69,7 +69,7 @@ def test_whatsapp_is_a_conversation_of_its_own_and_answered_there() -> None:
 @here
 def test_a_status_is_a_delivery() -> None:
     signed, _ = signed_sample("twilio/status-delivered")
-    assert only(read(signed, now=NOW)) == DeliveryUpdate("SM22222222222222222222222222222222", "delivered", 60, NOW)
+    assert only(parse(signed, now=NOW)) == DeliveryUpdate("SM22222222222222222222222222222222", "delivered", 60, NOW)
 
 
 @here
@@ -144,7 +144,7 @@ def test_a_request_that_is_sent_again_is_good_and_brings_the_same() -> None:
     signed, meta = signed_sample("twilio/sms-plain-us")
     verify(signed, meta["auth_token"])
     verify(signed, meta["auth_token"])
-    assert read(signed, now=NOW) == read(signed, now=NOW)
+    assert parse(signed, now=NOW) == parse(signed, now=NOW)
 
 
 F26_BODY = (
@@ -163,7 +163,7 @@ def test_a_picture_message_behind_a_proxy_is_verified_whole_and_kept_whole() -> 
     for rebuilt in (url.replace("https", "http"), "https://h/hook?a=hello+world&b=2", url.replace("+", "%20")):
         with pytest.raises(Rejected):
             verify(replace(signed, url=rebuilt), "12345")
-    first, second = only(read(signed, now=NOW)), only(read(signed, now=NOW))
+    first, second = only(parse(signed, now=NOW)), only(parse(signed, now=NOW))
     assert first == second
     assert (first.provider_id, first.text) == ("MM1", "")
     assert [file.url for file in first.attachments] == [f"https://api.twilio.com/{n}" for n in range(3)]
@@ -172,13 +172,13 @@ def test_a_picture_message_behind_a_proxy_is_verified_whole_and_kept_whole() -> 
 @pytest.mark.parametrize("count", ["0", "", "x", "1"])
 def test_files_come_in_whatever_their_number_says(count: str) -> None:
     files = {f"MediaUrl{n}": f"https://f/{n}" for n in (0, 2, 10)}
-    arrived = only(read(form_request(MessageSid="MM1", From="+1", Body="", NumMedia=count, **files), now=NOW))
+    arrived = only(parse(form_request(MessageSid="MM1", From="+1", Body="", NumMedia=count, **files), now=NOW))
     assert [file.url for file in arrived.attachments] == ["https://f/0", "https://f/2", "https://f/10"]
 
 
 def test_what_no_record_can_hold_is_cut_and_said() -> None:
     files = {f"MediaUrl{n}": f"https://f/{n}" for n in range(60)} | {"MediaUrl70": "https://f/" + "x" * 4_000}
-    arrived = only(read(form_request(MessageSid="MM1", From="+1", Body="é" * 200_000, **files), now=NOW))
+    arrived = only(parse(form_request(MessageSid="MM1", From="+1", Body="é" * 200_000, **files), now=NOW))
     assert len(arrived.attachments) == 50
     assert arrived.extra == {"cut": "400000", "left_out": "11"}
     assert arrived.text.endswith(f"é{CUT_MARK}")
@@ -186,7 +186,7 @@ def test_what_no_record_can_hold_is_cut_and_said() -> None:
 
 
 def test_what_cannot_be_encoded_is_replaced() -> None:
-    arrived = only(read(request(b"MessageSid=SM1&From=%2B1&Body=a%ED%A0%BDb%00c%FFd"), now=NOW))
+    arrived = only(parse(request(b"MessageSid=SM1&From=%2B1&Body=a%ED%A0%BDb%00c%FFd"), now=NOW))
     assert arrived.text == "a\ufffd\ufffd\ufffdb\ufffdc\ufffdd"
 
 
@@ -194,7 +194,7 @@ def test_a_place_is_an_attachment() -> None:
     form = form_request(
         MessageSid="SM1", From="whatsapp:+15158226442", Body="", Latitude="41.5868", Longitude="-93.625", Label="Home"
     )
-    assert only(read(form, now=NOW)).attachments == (Attachment(url="geo:41.5868,-93.625", name="Home"),)
+    assert only(parse(form, now=NOW)).attachments == (Attachment(url="geo:41.5868,-93.625", name="Home"),)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_place_is_an_attachment() -> None:
     ],
 )
 def test_words_that_opt_out_are_respected(body: str, opt: str | None) -> None:
-    arrived = only(read(form_request(MessageSid="SM1", From="+15158226442", Body=body), now=NOW))
+    arrived = only(parse(form_request(MessageSid="SM1", From="+15158226442", Body=body), now=NOW))
     assert arrived.text == body
     assert arrived.extra.get("opt") == opt
     assert arrived.suppress is (SuppressReason.OPT_OUT if opt == "out" else None)
@@ -221,19 +221,19 @@ def test_words_that_opt_out_are_respected(body: str, opt: str | None) -> None:
 def test_what_twilio_finds_goes_before_the_words(found: str, opt: str) -> None:
     for body in ("Arrêt", "STOP", "HELP"):
         form = form_request(MessageSid="SM1", From="+15158226442", Body=body, OptOutType=found)
-        assert only(read(form, now=NOW)).extra == {"opt": opt}
+        assert only(parse(form, now=NOW)).extra == {"opt": opt}
 
 
 def test_one_phone_is_one_conversation_however_it_is_spelt() -> None:
     def conversation(sender: str) -> str:
         form = form_request(MessageSid="SM1", From=sender, To="+15555550100", Body="Hi")
-        return str(only(read(form, now=NOW, region="US")).thread.conversation_id)
+        return str(only(parse(form, now=NOW, region="US")).thread.conversation_id)
 
     spelt = ["+15158226442", "15158226442", " 15158226442", "(515) 822-6442"]
     assert {conversation(sender) for sender in spelt} == {"sms:+15158226442"}
     assert (conversation("12345"), conversation("ACME")) == ("sms:12345", "sms:ACME")
     raw_plus = request(b"MessageSid=SM1&Body=Hi&From=+15158226442")
-    assert only(read(raw_plus, now=NOW)).thread.conversation_id == "sms:+15158226442"
+    assert only(parse(raw_plus, now=NOW)).thread.conversation_id == "sms:+15158226442"
 
 
 def states(*callbacks: str) -> str:
@@ -241,7 +241,7 @@ def states(*callbacks: str) -> str:
     kept: DeliveryUpdate | None = None
     for state in callbacks:
         form = form_request(MessageSid="SM1", MessageStatus=state, From="+15555550100", To="+15158226442")
-        delivery = only(read(form, now=NOW))
+        delivery = only(parse(form, now=NOW))
         assert isinstance(delivery, DeliveryUpdate)
         if kept is None or delivery.rank >= kept.rank:
             kept = delivery
@@ -270,14 +270,14 @@ def test_a_late_status_moves_nothing_back(callbacks: tuple[str, ...], state: str
 def test_a_message_that_comes_in_is_none_of_ours_though_a_status_had_its_id() -> None:
     status = form_request(MessageSid="SM1", SmsSid="SM1", SmsStatus="sent", MessageStatus="sent")
     inbound = form_request(MessageSid="SM1", SmsSid="SM1", SmsStatus="received", From="+15158226442", Body="Hi")
-    assert isinstance(only(read(status, now=NOW)), DeliveryUpdate)
-    assert isinstance(only(read(inbound, now=NOW)), InboundMessage)
+    assert isinstance(only(parse(status, now=NOW)), DeliveryUpdate)
+    assert isinstance(only(parse(inbound, now=NOW)), InboundMessage)
 
 
 def test_an_error_is_kept_as_its_number() -> None:
     form = form_request(MessageSid="SM1", MessageStatus="undelivered", ErrorCode="30003", ErrorMessage="unreachable")
-    assert only(read(form, now=NOW)).error == "30003"
-    assert only(read(form_request(MessageSid="SM1", MessageStatus="failed", ErrorCode="x' --"), now=NOW)).error is None
+    assert only(parse(form, now=NOW)).error == "30003"
+    assert only(parse(form_request(MessageSid="SM1", MessageStatus="failed", ErrorCode="x' --"), now=NOW)).error is None
 
 
 @pytest.mark.parametrize(
@@ -291,19 +291,19 @@ def test_an_error_is_kept_as_its_number() -> None:
     ],
 )
 def test_what_is_no_text_is_nothing_and_no_error(body: bytes, reason: str) -> None:
-    assert only(read(request(body), now=NOW)) == Ignored(reason)
+    assert only(parse(request(body), now=NOW)) == Ignored(reason)
 
 
 def test_the_fields_of_a_get_stand_in_its_url() -> None:
     asked = WebhookRequest(
         "GET", "https://h/hook?MessageSid=SM1&From=%2B15158226442&Body=Hi&SmsStatus=received", {}, b""
     )
-    assert only(read(asked, now=NOW)).text == "Hi"
+    assert only(parse(asked, now=NOW)).text == "Hi"
 
 
 def test_a_form_of_too_many_fields_is_refused() -> None:
     flood = request(b"a=1&" * (MAX_FIELDS + 1), {SIGNATURE_HEADER: "x"})
-    for attempt in (lambda: verify(flood, "12345"), lambda: read(flood, now=NOW)):
+    for attempt in (lambda: verify(flood, "12345"), lambda: parse(flood, now=NOW)):
         with pytest.raises(Rejected) as refused:
             attempt()
         assert refused.value.status == 400
@@ -316,4 +316,4 @@ def test_damage_is_read_or_refused_and_breaks_nothing(name: str) -> None:
     for seed in range(300):
         damaged = replace(signed, body=mutate(signed.body, random.Random(f"{name}{seed}")))
         assert_survives(partial(verify, damaged, meta["auth_token"]), f"seed {seed} of {name}", 400, 401)
-        assert_survives(partial(read, damaged, now=NOW, region="US"), f"seed {seed} of {name}", 400)
+        assert_survives(partial(parse, damaged, now=NOW, region="US"), f"seed {seed} of {name}", 400)

@@ -29,13 +29,13 @@ from afterturn.clock import to_millis
 from afterturn.model import MAX_TEXT_BYTES, Direction, Role
 
 READERS: dict[str, Callable[..., tuple[ChannelEvent, ...]]] = {
-    "twilio-voice-completed.form.txt": voice.read,
-    "vapi-end-of-call-2024.json": vapi.read,
-    "vapi-status-ended.json": vapi.read,
-    "vapi-docs-end-of-call.json": vapi.read,
-    "retell-call-ended.json": retell.read,
-    "livekit-room-started.json": livekit.read,
-    "livekit-agents-end-call-report.json": livekit.read,
+    "twilio-voice-completed.form.txt": voice.parse,
+    "vapi-end-of-call-2024.json": vapi.parse,
+    "vapi-status-ended.json": vapi.parse,
+    "vapi-docs-end-of-call.json": vapi.parse,
+    "retell-call-ended.json": retell.parse,
+    "livekit-room-started.json": livekit.parse,
+    "livekit-agents-end-call-report.json": livekit.parse,
 }
 AGENT, CUSTOMER = (Direction.OUTBOUND, Role.AGENT), (Direction.INBOUND, Role.CUSTOMER)
 
@@ -149,7 +149,7 @@ def vapi_status(status: str) -> WebhookRequest:
 def test_an_ended_call_comes_again_with_its_transcript_and_never_opens_again() -> None:
     report = vapi_report(("bot", "Hello", 0), ("user", "It leaks", 3_000))
     deliveries = [vapi_status("ended"), vapi_status("ringing"), report, report]
-    calls = [only(vapi.read(delivery, now=NOW, region="US")) for delivery in deliveries]
+    calls = [only(vapi.parse(delivery, now=NOW, region="US")) for delivery in deliveries]
     assert {call.provider_id for call in calls} == {"c-1"}
     assert {call.thread.conversation_id for call in calls} == {"voice:+15158226442"}
     assert [call.ended for call in calls] == [True, False, True, True]
@@ -159,21 +159,21 @@ def test_an_ended_call_comes_again_with_its_transcript_and_never_opens_again() -
 
 
 def test_an_utterance_has_one_id_in_a_short_and_in_a_full_transcript() -> None:
-    short = only(vapi.read(vapi_report(("bot", "Hello", 0)), now=NOW))
-    full = only(vapi.read(vapi_report(("system", "Be kind", -1), ("bot", "Hello", 0), ("user", "Hi", 900)), now=NOW))
+    short = only(vapi.parse(vapi_report(("bot", "Hello", 0)), now=NOW))
+    full = only(vapi.parse(vapi_report(("system", "Be kind", -1), ("bot", "Hello", 0), ("user", "Hi", 900)), now=NOW))
     assert short.utterances[0].provider_id == full.utterances[0].provider_id
     bare = {
         "event": "call_ended",
         "call": {"call_id": "r-1", "transcript_object": [{"role": "agent", "content": "Hi"}]},
     }
     whole = {"event": "call_analyzed", "call": {**bare["call"], "call_analysis": {"call_summary": "…"}}}  # type: ignore[dict-item]
-    ended, analysed = (only(retell.read(json_request(value), now=NOW)) for value in (bare, whole))
+    ended, analysed = (only(retell.parse(json_request(value), now=NOW)) for value in (bare, whole))
     assert ended.utterances == analysed.utterances
 
 
 def test_two_utterances_of_one_moment_are_two_in_every_delivery() -> None:
     report = vapi_report(("user", "a", 5), ("bot", "b", 5), ("user", "c", 5))
-    first, second = (only(vapi.read(report, now=NOW)) for _ in range(2))
+    first, second = (only(vapi.parse(report, now=NOW)) for _ in range(2))
     assert [entry.text for entry in first.utterances] == ["a", "b", "c"]
     assert first == second
 
@@ -181,7 +181,9 @@ def test_two_utterances_of_one_moment_are_two_in_every_delivery() -> None:
 def test_twilio_s_callbacks_of_one_call_are_one_call() -> None:
     states = ["initiated", "ringing", "in-progress", "completed", "busy", "no-answer", "failed", "canceled", "odd"]
     calls = [
-        only(voice.read(form_request(CallSid="CA1", CallStatus=state, From="+15158226442", To="+15555550100"), now=NOW))
+        only(
+            voice.parse(form_request(CallSid="CA1", CallStatus=state, From="+15158226442", To="+15555550100"), now=NOW)
+        )
         for state in states
     ]
     assert [call.state for call in calls] == [*states[:-1], "unknown"]
@@ -197,15 +199,15 @@ def test_the_customer_is_the_other_side_whoever_called(direction: str) -> None:
     ours, theirs = "+15555550100", "+15158226442"
     caller, dialled = (theirs, ours) if direction == "inbound" else (ours, theirs)
     form = form_request(CallSid="CA1", CallStatus="completed", Direction=direction, From=caller, To=dialled)
-    assert only(voice.read(form, now=NOW)).party == Party(ours, theirs)
+    assert only(voice.parse(form, now=NOW)).party == Party(ours, theirs)
     call = {"call_id": "r", "direction": direction.partition("-")[0], "from_number": caller, "to_number": dialled}
-    assert only(retell.read(json_request({"event": "call_ended", "call": call}), now=NOW)).party == Party(ours, theirs)
+    assert only(retell.parse(json_request({"event": "call_ended", "call": call}), now=NOW)).party == Party(ours, theirs)
 
 
 @pytest.mark.parametrize("caller", ["", "anonymous", "Anonymous", "Restricted", "+266696687", "+7378742883", "unknown"])
 def test_callers_without_a_number_are_not_taken_for_one_person(caller: str) -> None:
     calls = [
-        only(voice.read(form_request(CallSid=sid, CallStatus="completed", From=caller, To="+1"), now=NOW))
+        only(voice.parse(form_request(CallSid=sid, CallStatus="completed", From=caller, To="+1"), now=NOW))
         for sid in ("CA1", "CA2")
     ]
     assert [call.thread.conversation_id for call in calls] == ["voice:CA1", "voice:CA2"]
@@ -222,7 +224,7 @@ def test_a_message_on_tape_is_what_the_customer_said() -> None:
         TranscriptionStatus="completed",
         RecordingUrl="https://api.twilio.com/RE1",
     )
-    call = only(voice.read(form, now=NOW))
+    call = only(voice.parse(form, now=NOW))
     assert (said(call), call.ended) == ([(CUSTOMER, "The sink leaks")], True)
     assert call.extra == {"recording": "https://api.twilio.com/RE1"}
 
@@ -249,8 +251,8 @@ def test_neither_prompts_nor_tools_say_anything(role: object) -> None:
     ]
     vapi_value = {"message": {"type": "end-of-call-report", "call": {"id": "c"}, "artifact": {"messages": entries}}}
     retell_value = {"event": "call_ended", "call": {"call_id": "c", "transcript_with_tool_calls": entries}}
-    assert said(only(vapi.read(json_request(vapi_value), now=NOW))) == [(CUSTOMER, "Hi")]
-    assert said(only(retell.read(json_request(retell_value), now=NOW))) == [(CUSTOMER, "Hi")]
+    assert said(only(vapi.parse(json_request(vapi_value), now=NOW))) == [(CUSTOMER, "Hi")]
+    assert said(only(retell.parse(json_request(retell_value), now=NOW))) == [(CUSTOMER, "Hi")]
 
 
 @pytest.mark.parametrize(
@@ -275,12 +277,12 @@ def test_a_transcript_that_is_one_text_is_better_than_none(transcript: str, expe
         "call": {"id": "c"},
         "artifact": {"messages": [], "transcript": transcript},
     }
-    assert said(only(vapi.read(json_request({"message": message}), now=NOW))) == expected
+    assert said(only(vapi.parse(json_request({"message": message}), now=NOW))) == expected
 
 
 def test_retell_s_text_is_read_where_it_sends_no_list() -> None:
     call = {"call_id": "c", "transcript": "Agent: Hi.\nUser: It leaks.\nTransfer Target: On my way."}
-    found = said(only(retell.read(json_request({"event": "call_ended", "call": call}), now=NOW)))
+    found = said(only(retell.parse(json_request({"event": "call_ended", "call": call}), now=NOW)))
     assert found == [(AGENT, "Hi."), (CUSTOMER, "It leaks."), ((Direction.OUTBOUND, Role.OPERATOR), "On my way.")]
 
 
@@ -288,7 +290,7 @@ def test_utterances_keep_the_time_of_their_first_word() -> None:
     words = [{"word": "Hi", "start": 1.5, "end": 2}]
     entries = [{"role": "agent", "content": "Hi", "words": words}, {"role": "user", "content": "Yes"}]
     call = {"call_id": "c", "start_timestamp": 1780300000000, "transcript_object": entries}
-    found = only(retell.read(json_request({"event": "call_ended", "call": call}), now=NOW)).utterances
+    found = only(retell.parse(json_request({"event": "call_ended", "call": call}), now=NOW)).utterances
     assert [to_millis(entry.at) for entry in found] == [1780300001500] * 2
 
 
@@ -296,11 +298,11 @@ def test_utterances_keep_the_time_of_their_first_word() -> None:
 def test_no_clock_but_ours_makes_a_future(time: object) -> None:
     entries = [{"role": "user", "message": "Hi", "time": time}]
     message = {"type": "end-of-call-report", "call": {"id": "c"}, "messages": entries, "timestamp": time}
-    assert only(vapi.read(json_request({"message": message}), now=NOW)).utterances[0].at <= NOW
+    assert only(vapi.parse(json_request({"message": message}), now=NOW)).utterances[0].at <= NOW
 
 
 def test_an_utterance_that_no_record_can_hold_is_cut_and_said() -> None:
-    call = only(vapi.read(vapi_report(("user", "é" * 200_000, 0), ("bot", "Oh \ud83d", 1)), now=NOW))
+    call = only(vapi.parse(vapi_report(("user", "é" * 200_000, 0), ("bot", "Oh \ud83d", 1)), now=NOW))
     assert call.extra["cut"] == "400000"
     assert MAX_TEXT_BYTES - 2 < len(call.utterances[0].text.encode()) <= MAX_TEXT_BYTES
     assert call.utterances[1].text == "Oh \ufffd"
@@ -312,7 +314,7 @@ def test_an_utterance_that_no_record_can_hold_is_cut_and_said() -> None:
 )
 def test_a_call_that_reached_nobody_says_so(reason: object, state: str) -> None:
     message = {"type": "status-update", "status": "ended", "call": {"id": "c"}, "endedReason": reason}
-    assert only(vapi.read(json_request({"message": message}), now=NOW)).state == state
+    assert only(vapi.parse(json_request({"message": message}), now=NOW)).state == state
 
 
 @pytest.mark.parametrize(
@@ -320,25 +322,25 @@ def test_a_call_that_reached_nobody_says_so(reason: object, state: str) -> None:
 )
 def test_a_call_of_retell_that_reached_nobody_says_so(reason: str, state: str) -> None:
     call = {"call_id": "c", "disconnection_reason": reason}
-    assert only(retell.read(json_request({"event": "call_ended", "call": call}), now=NOW)).state == state
+    assert only(retell.parse(json_request({"event": "call_ended", "call": call}), now=NOW)).state == state
 
 
 @pytest.mark.parametrize(
     ("read", "value", "reason"),
     [
-        (vapi.read, {"message": {"type": "conversation-update"}}, "conversation-update"),
-        (vapi.read, {"message": {"type": "tool-calls"}}, "tool-calls"),
-        (vapi.read, {"message": {"type": "of-next-year"}}, "unknown-kind"),
-        (vapi.read, {"message": {"type": ["end-of-call-report"]}}, "unknown-kind"),
-        (vapi.read, {"message": []}, "unknown-kind"),
-        (vapi.read, {}, "unknown-kind"),
-        (retell.read, {"event": "transcript_updated", "call": {}}, "transcript-updated"),
-        (retell.read, {"event": "chat_ended", "chat": {}}, "chat-ended"),
-        (retell.read, {"event": "call_ended", "call": None}, "unknown-kind"),
-        (retell.read, {"event": {}}, "unknown-kind"),
-        (livekit.read, {"event": "participant_joined"}, "participant-joined"),
-        (livekit.read, {"event": "of_next_year"}, "unknown-kind"),
-        (livekit.read, {"data": {}}, "unknown-kind"),
+        (vapi.parse, {"message": {"type": "conversation-update"}}, "conversation-update"),
+        (vapi.parse, {"message": {"type": "tool-calls"}}, "tool-calls"),
+        (vapi.parse, {"message": {"type": "of-next-year"}}, "unknown-kind"),
+        (vapi.parse, {"message": {"type": ["end-of-call-report"]}}, "unknown-kind"),
+        (vapi.parse, {"message": []}, "unknown-kind"),
+        (vapi.parse, {}, "unknown-kind"),
+        (retell.parse, {"event": "transcript_updated", "call": {}}, "transcript-updated"),
+        (retell.parse, {"event": "chat_ended", "chat": {}}, "chat-ended"),
+        (retell.parse, {"event": "call_ended", "call": None}, "unknown-kind"),
+        (retell.parse, {"event": {}}, "unknown-kind"),
+        (livekit.parse, {"event": "participant_joined"}, "participant-joined"),
+        (livekit.parse, {"event": "of_next_year"}, "unknown-kind"),
+        (livekit.parse, {"data": {}}, "unknown-kind"),
     ],
 )
 def test_what_ends_no_call_is_nothing_and_no_error(read: Any, value: object, reason: str) -> None:
@@ -354,10 +356,10 @@ def test_what_ends_no_call_is_nothing_and_no_error(read: Any, value: object, rea
     ],
 )
 def test_what_is_no_call_of_twilio_is_nothing(form: dict[str, str], reason: str) -> None:
-    assert only(voice.read(form_request(**form), now=NOW)) == Ignored(reason)
+    assert only(voice.parse(form_request(**form), now=NOW)) == Ignored(reason)
 
 
-@pytest.mark.parametrize("read", [vapi.read, retell.read, livekit.read])
+@pytest.mark.parametrize("read", [vapi.parse, retell.parse, livekit.parse])
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"call=1", b"1" * 5_000])
 def test_what_is_not_json_is_refused(read: Any, body: bytes) -> None:
     with pytest.raises(Rejected) as answer:

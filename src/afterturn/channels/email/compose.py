@@ -14,8 +14,8 @@ from email.utils import format_datetime, formataddr, getaddresses
 
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
 from afterturn.channels.links import with_links
-from afterturn.channels.sanitize import cleaned
-from afterturn.channels.sending import Outgoing, Reason, Undeliverable
+from afterturn.channels.sanitize import clean_string
+from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable
 from afterturn.ids import digest
 
 MAX_RECIPIENTS = 50
@@ -32,7 +32,7 @@ _SPACES = re.compile(r"\s+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def one_part(message: Outgoing, where: str) -> tuple[Outgoing, ...]:
+def one_part(message: OutboundMessage, where: str) -> tuple[OutboundMessage, ...]:
     """A mail is one part, however long. Raises Undeliverable where there is nothing to send, or nobody to get it."""
     if not with_links(message, where).strip():
         raise Undeliverable(where, Reason.EMPTY)
@@ -40,7 +40,7 @@ def one_part(message: Outgoing, where: str) -> tuple[Outgoing, ...]:
     return (replace(message, part=0),)
 
 
-def compose(message: Outgoing, where: str, *, sender: str, region: str, now: datetime) -> bytes:
+def compose(message: OutboundMessage, where: str, *, sender: str, region: str, now: datetime) -> bytes:
     """The mail. ``sender``: its ``From``, with a name or without; ``region``: where SES names mails of its own.
 
     Raises Undeliverable. ``Message-ID`` and ``Date`` stand where the provider does not set them itself.
@@ -65,18 +65,18 @@ def compose(message: Outgoing, where: str, *, sender: str, region: str, now: dat
         mail[header] = value
     charset = Charset("utf-8")
     charset.body_encoding = QP
-    mail.set_payload(_LINE_END.sub("\n", cleaned(with_links(message, where))), charset)
+    mail.set_payload(_LINE_END.sub("\n", clean_string(with_links(message, where))), charset)
     return _LINE_END.sub("\r\n", mail.as_string(maxheaderlen=0)).encode("ascii")
 
 
-def message_id(message: Outgoing, address: str) -> str:
+def message_id(message: OutboundMessage, address: str) -> str:
     """The same for the same message, so that servers know a second copy."""
     return f"{digest(message.conversation_id, message.message_id)}@{address.rpartition('@')[2]}"
 
 
 def name_and_address(sender: str, where: str) -> tuple[str, str]:
     """Of one sender: ``Homes <office@example.com>`` or the address alone. Raises Undeliverable for what is none."""
-    found = getaddresses([cleaned(sender)])
+    found = getaddresses([clean_string(sender)])
     name, address = found[0] if len(found) == 1 else ("", "")
     return name, mail_addresses((address,), where)[0]
 
@@ -105,11 +105,11 @@ def _looks_like_one(account: str) -> bool:
 
 
 def _subject(subject: str | None) -> str:
-    line = _SPACES.sub(" ", cleaned(subject)).strip()[:MAX_SUBJECT_CHARS] or NO_SUBJECT
+    line = _SPACES.sub(" ", clean_string(subject)).strip()[:MAX_SUBJECT_CHARS] or NO_SUBJECT
     return Header(line, "us-ascii" if line.isascii() else "utf-8", header_name="Subject").encode()
 
 
-def _references(message: Outgoing, region: str) -> list[str]:
+def _references(message: OutboundMessage, region: str) -> list[str]:
     """The first, which names the thread, and the last ones, without what is no Message-ID."""
     answered = _reference(message.in_reply_to or "", region)
     found = list(dict.fromkeys(one for name in message.references if (one := _reference(name, region))))
@@ -128,6 +128,6 @@ def ses_host(region: str) -> str:
     return f"{'email' if region == 'us-east-1' else region}.amazonses.com"
 
 
-def _own_name(message: Outgoing) -> str:
+def _own_name(message: OutboundMessage) -> str:
     name = message.message_id
     return name if name.isascii() and name.isprintable() else digest(name)

@@ -30,7 +30,14 @@ from afterturn.channels.email.reader import (
 )
 from afterturn.channels.email.suppression import READ_HEADERS, suppress_reason
 from afterturn.channels.email.threading import is_own, normal_subject
-from afterturn.channels.sanitize import MAX_FACT_CHARS, attachment, bounded, fact, facts, text_of
+from afterturn.channels.sanitize import (
+    MAX_FACT_CHARS,
+    attachment,
+    clean_line,
+    clean_lines,
+    clean_message_text,
+    limit_attachments,
+)
 from afterturn.channels.types import InboundMessage, Party, SuppressReason, Thread
 from afterturn.clock import parse_time
 from afterturn.ids import digest, legal_id
@@ -241,13 +248,15 @@ def _name(mail: Written, receipt: Receipt) -> str:
 
 def _text(mail: Written) -> tuple[str, str | None, dict[str, str]]:
     """What is new, the whole where that is more, and facts about both."""
-    extra = facts(subject=mail.subject, content=mail.fingerprint, unread=mail.problem)
+    extra = clean_lines(subject=mail.subject, content=mail.fingerprint, unread=mail.problem)
     if mail.reply_to != mail.sender:
-        extra |= facts(reply_to=mail.reply_to)
-    whole = text_of(mail.text, extra)
+        extra |= clean_lines(reply_to=mail.reply_to)
+    whole = clean_message_text(mail.text, extra)
     if not whole.strip() and mail.subject.strip():
-        return text_of(mail.subject, extra), None, extra | {"text": "subject"}
-    new = reply_of(whole) if mail.new_text is None else text_of(mail.new_text, extra).strip() or whole.strip()
+        return clean_message_text(mail.subject, extra), None, extra | {"text": "subject"}
+    new = (
+        reply_of(whole) if mail.new_text is None else clean_message_text(mail.new_text, extra).strip() or whole.strip()
+    )
     return new, whole if new != whole.strip() else None, extra
 
 
@@ -275,7 +284,7 @@ def _thread(mail: Written, message_id: str) -> Thread:
     nearest = [*ids[:-MAX_AFTER:-1], *ids[:1]]
     names = [name for given in nearest for name in _names_of(given)]
     subject = normal_subject(mail.subject[:MAX_FACT_CHARS])
-    return Thread(legal_id("mail:", root), tuple(dict.fromkeys(names)), fact(subject) or None)
+    return Thread(legal_id("mail:", root), tuple(dict.fromkeys(names)), clean_line(subject) or None)
 
 
 def _names_of(given: str) -> list[str]:
@@ -289,4 +298,4 @@ def _short_id(address: str) -> str:
 
 
 def _attachments(files: Sequence[Mapping[str, str]], extra: dict[str, str]) -> tuple[Attachment, ...]:
-    return bounded([attachment(f.get("url"), f.get("mediaType"), f.get("name")) for f in files], extra)
+    return limit_attachments([attachment(f.get("url"), f.get("mediaType"), f.get("name")) for f in files], extra)

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import quote, unquote, urlencode
 
 from afterturn import telemetry
-from afterturn.channels.http_client import Answered, asked
-from afterturn.channels.outlook.access import GraphAccess
+from afterturn.channels.http_client import HttpResponse, send_repeatable
+from afterturn.channels.outlook.graph import GraphClient
 from afterturn.channels.outlook.mailbox import IMMUTABLE
-from afterturn.channels.outlook.notifications import EXPAND, SELECT, fetched
 from afterturn.channels.outlook.send import graph_failed
+from afterturn.channels.outlook.webhook import EXPAND, SELECT, parse_fetched
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
 
@@ -36,7 +36,7 @@ class GraphFetching:
 
     def __init__(
         self,
-        access: GraphAccess,
+        access: GraphClient,
         *,
         accounts: Mapping[str, str] | None = None,
         own: Collection[str] = frozenset(),
@@ -72,14 +72,14 @@ class GraphFetching:
         path = "/".join(quote(step, safe=_SAFE) for step in steps)
         url = f"{self._access.url}{path}?{query}"
 
-        async def call(who: Mapping[str, str]) -> Answered:
+        async def call(who: Mapping[str, str]) -> HttpResponse:
             headers = {**who, **IMMUTABLE}
-            return await asked(self._access.http, "graph", "GET", url, headers, max_bytes=MAX_MESSAGE_BYTES)
+            return await send_repeatable(self._access.http, "graph", "GET", url, headers, max_bytes=MAX_MESSAGE_BYTES)
 
-        answer = await self._access.answered(call)
+        answer = await self._access.call(call)
         return self._read(answer, steps)
 
-    def _read(self, answer: Answered, steps: list[str]) -> ChannelEvent:
+    def _read(self, answer: HttpResponse, steps: list[str]) -> ChannelEvent:
         if answer.status in _GONE:
             return Ignored("message-gone")
         if answer.status != 200:
@@ -89,13 +89,13 @@ class GraphFetching:
             if failed is None:
                 return Ignored("fetch-refused")
             raise TryLater("graph", Reason.UNAVAILABLE, failed.code)
-        if answer.cut:
+        if answer.truncated:
             return Ignored("message-too-large")
         message = answer.json()
         if not message:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
         accounts = (account,) if (account := self._account(steps)) else ()
-        return fetched(message, now=self._access.clock(), accounts=accounts, own=self._own)
+        return parse_fetched(message, now=self._access.clock(), accounts=accounts, own=self._own)
 
     def _account(self, steps: list[str]) -> str | None:
         """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``, where ``id`` may name the tenant too."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
-from afterturn.channels.http_client import Answered, asked, json_body
-from afterturn.channels.outlook.access import GraphAccess
+from afterturn.channels.http_client import HttpResponse, json_body, send_repeatable
+from afterturn.channels.outlook.graph import GraphClient
 from afterturn.channels.outlook.send import graph_failed
-from afterturn.channels.sanitize import cleaned, field
+from afterturn.channels.sanitize import clean_string, get_path
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
 from afterturn.clock import parse_time
 from afterturn.ids import legal_id
@@ -56,7 +56,7 @@ class Page:
 class GraphMailboxes:
     """Raises TryLater for what cannot be done now, whatever the reason: somebody may put it right."""
 
-    def __init__(self, access: GraphAccess) -> None:
+    def __init__(self, access: GraphClient) -> None:
         self._access = access
 
     async def subscribe(self, mailbox: str, *, url: str, client_state: str) -> Subscription:
@@ -116,22 +116,24 @@ class GraphMailboxes:
         mails = [found for item in listed if (found := _received(item)) is not None]
         return Page(mails, bool(told.get("@odata.nextLink")))
 
-    async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answered:
+    async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> HttpResponse:
         url = f"{self._access.url}{path}"
 
-        async def call(who: Mapping[str, str]) -> Answered:
+        async def call(who: Mapping[str, str]) -> HttpResponse:
             headers = {**who, **IMMUTABLE, **({} if body is None else {"content-type": "application/json"})}
             data = b"" if body is None else json_body(body)
-            return await asked(self._access.http, "graph", method, url, headers, data, max_bytes=MAX_PAGE_BYTES)
+            return await send_repeatable(
+                self._access.http, "graph", method, url, headers, data, max_bytes=MAX_PAGE_BYTES
+            )
 
-        return await self._access.answered(call)
+        return await self._access.call(call)
 
-    def _failed(self, answer: Answered) -> SendFailed:
+    def _failed(self, answer: HttpResponse) -> SendFailed:
         found = graph_failed(answer, self._access)
         if isinstance(found, TryLater):
             return found
         if found is None:  # such as a notificationUrl that Graph cannot reach
-            code = cleaned(field(answer.json(), "error", "code"))[:60] or str(answer.status)
+            code = clean_string(get_path(answer.json(), "error", "code"))[:60] or str(answer.status)
             return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
         return TryLater("graph", Reason.UNAVAILABLE, found.code)
 
@@ -145,7 +147,7 @@ def _time(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _subscription(answer: Answered, until: datetime) -> Subscription:
+def _subscription(answer: HttpResponse, until: datetime) -> Subscription:
     told = answer.json()
     name = told.get("id")
     if not isinstance(name, str) or not name:
@@ -154,11 +156,11 @@ def _subscription(answer: Answered, until: datetime) -> Subscription:
 
 
 def _received(item: object) -> Received | None:
-    name, at = field(item, "id"), _parsed(field(item, "receivedDateTime"))
+    name, at = get_path(item, "id"), _parsed(get_path(item, "receivedDateTime"))
     if not isinstance(name, str) or not name or at is None:
         return None
-    message_id = cleaned(field(item, "internetMessageId")).strip().removeprefix("<").removesuffix(">")
-    return Received(name, at, legal_id("", message_id) if message_id else "", field(item, "isDraft") is True)
+    message_id = clean_string(get_path(item, "internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    return Received(name, at, legal_id("", message_id) if message_id else "", get_path(item, "isDraft") is True)
 
 
 def _parsed(value: object) -> datetime | None:

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from afterturn.channels.email.compose import compose, mail_addresses, one_part
-from afterturn.channels.http_client import Answered, asked, sent, trouble
-from afterturn.channels.outlook.access import Call, GraphAccess
+from afterturn.channels.http_client import HttpResponse, failure_of, send_once, send_repeatable
+from afterturn.channels.outlook.graph import AuthorizedCall, GraphClient
 from afterturn.channels.sanitize import label
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
-    Outgoing,
-    Problems,
+    OutboundMessage,
+    ProviderErrors,
     Reason,
     SendFailed,
-    Sent,
+    SendReceipt,
     TryLater,
     Uncertain,
     Undeliverable,
@@ -32,7 +32,7 @@ from afterturn.ids import legal_id
 MAX_RAW_BYTES = 2 * 2**20
 """Graph takes 4 MB a request, and base64 makes a third more of it."""
 
-PROBLEMS = Problems(
+PROBLEMS = ProviderErrors(
     never={
         **dict.fromkeys(("ErrorInvalidRecipients", "ErrorInvalidSmtpAddress"), Reason.BAD_ADDRESS),
         **dict.fromkeys(("ErrorMessageSizeExceeded", "RequestEntityTooLarge"), Reason.TOO_LONG),
@@ -58,14 +58,14 @@ PROBLEMS = Problems(
 class GraphSender:
     """The mailbox of :attr:`Outgoing.account` sends."""
 
-    def __init__(self, access: GraphAccess) -> None:
+    def __init__(self, access: GraphClient) -> None:
         self._access = access
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         mail_addresses((message.account,), "graph")
         return one_part(message, "graph")
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         now = self._access.clock()
         raw = compose(part, "graph", sender=part.account, region="", now=now)
         if len(raw) > MAX_RAW_BYTES:
@@ -74,25 +74,25 @@ class GraphSender:
         draft, message_id = await self._draft(mailbox, raw)
         url = f"{mailbox}/{quote(draft, safe='')}"
         try:
-            answer = await self._access.answered(self._sending(f"{url}/send"))
+            answer = await self._access.call(self._sending(f"{url}/send"))
             if answer.status != 202:
                 raise self._failed(answer)
         except (Undeliverable, TryLater):
             await self._thrown_away(url)
             raise
         provider_id = legal_id("", message_id)
-        return Sent(provider_id, self._access.clock(), (provider_id,))
+        return SendReceipt(provider_id, self._access.clock(), (provider_id,))
 
     async def _draft(self, mailbox: str, raw: bytes) -> tuple[str, str]:
         """The draft's id and its Message-ID. Raises Undeliverable or TryLater: nobody has got anything yet."""
         body = base64.b64encode(raw)
 
-        async def call(who: Mapping[str, str]) -> Answered:
+        async def call(who: Mapping[str, str]) -> HttpResponse:
             # The id must outlive the draft's move to the sent mails.
             headers = {**who, "content-type": "text/plain", "prefer": 'IdType="ImmutableId"'}
-            return await asked(self._access.http, "graph", "POST", mailbox, headers, body)
+            return await send_repeatable(self._access.http, "graph", "POST", mailbox, headers, body)
 
-        answer = await self._access.answered(call)
+        answer = await self._access.call(call)
         if answer.status != 201:
             failed = self._failed(answer)
             if isinstance(failed, Uncertain):
@@ -105,31 +105,31 @@ class GraphSender:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
         return draft, name
 
-    def _sending(self, url: str) -> Call:
-        async def call(who: Mapping[str, str]) -> Answered:
+    def _sending(self, url: str) -> AuthorizedCall:
+        async def call(who: Mapping[str, str]) -> HttpResponse:
             headers = {**who, "prefer": 'IdType="ImmutableId"'}
-            return await sent(self._access.http, "graph", "POST", url, headers, b"")
+            return await send_once(self._access.http, "graph", "POST", url, headers, b"")
 
         return call
 
     async def _thrown_away(self, url: str) -> None:
         """Each try makes a draft of its own; one that stays behind does no harm."""
 
-        async def call(who: Mapping[str, str]) -> Answered:
+        async def call(who: Mapping[str, str]) -> HttpResponse:
             headers = {**who, "prefer": 'IdType="ImmutableId"'}
-            return await asked(self._access.http, "graph", "DELETE", url, headers)
+            return await send_repeatable(self._access.http, "graph", "DELETE", url, headers)
 
         with contextlib.suppress(SendFailed):
-            await self._access.answered(call)
+            await self._access.call(call)
 
-    def _failed(self, answer: Answered) -> SendFailed:
+    def _failed(self, answer: HttpResponse) -> SendFailed:
         return graph_failed(answer, self._access) or Undeliverable("graph", Reason.REFUSED, _code(answer))
 
 
-def graph_failed(answer: Answered, access: GraphAccess) -> SendFailed | None:
+def graph_failed(answer: HttpResponse, access: GraphClient) -> SendFailed | None:
     """What Graph means by an answer that is no success; None for a refusal that nothing is known of."""
     code = _code(answer)
-    if found := trouble("graph", answer, access.clock()) or PROBLEMS.error_of("graph", code):
+    if found := failure_of("graph", answer, access.clock()) or PROBLEMS.error_of("graph", code):
         return found
     if answer.status in (403, 404):
         return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
@@ -138,6 +138,6 @@ def graph_failed(answer: Answered, access: GraphAccess) -> SendFailed | None:
     return Uncertain("graph", Reason.ANSWER_UNREADABLE, code) if answer.status < 300 else None
 
 
-def _code(answer: Answered) -> str:
+def _code(answer: HttpResponse) -> str:
     told = answer.json().get("error")
     return label(told.get("code") if isinstance(told, dict) else None) or str(answer.status)

@@ -16,8 +16,8 @@ from pydantic import JsonValue
 from afterturn import telemetry
 from afterturn.channels.leases import Leases
 from afterturn.channels.outlook.mailbox import GraphMailboxes, Received
-from afterturn.channels.outlook.notifications import EXPAND, SELECT
 from afterturn.channels.outlook.polling import OVERLAP, Known, Mailboxes, ToDo, to_do
+from afterturn.channels.outlook.webhook import EXPAND, SELECT
 from afterturn.channels.sending import Reason, SendFailed, TryLater
 from afterturn.channels.threads import THREAD
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent

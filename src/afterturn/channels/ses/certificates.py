@@ -6,13 +6,13 @@ import logging
 import re
 
 from afterturn import telemetry
-from afterturn.channels.http_client import Http, Limits, asked, trouble
+from afterturn.channels.http_client import HttpClient, HttpTimeouts, failure_of, send_repeatable
 from afterturn.channels.sending import Reason, TryLater, Uncertain, Undeliverable
 from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES
 from afterturn.channels.types import SubscriptionEvent
 from afterturn.clock import Clock
 
-LIMITS = Limits(connect=3.0, silence=5.0, whole=8.0)
+LIMITS = HttpTimeouts(connect=3.0, silence=5.0, whole=8.0)
 """A webhook waits for it, and SNS gives up after fifteen seconds."""
 
 _OF_SNS = re.compile(r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?/[\x21-\x7e]{1,4096}")
@@ -23,12 +23,12 @@ _CONFIRMED = re.compile(rb"<SubscriptionArn>\s*arn:[\x21-\x7e]{1,400}?</Subscrip
 class SnsFetching:
     """``http``: opened with :data:`LIMITS`. Raises TryLater, and Undeliverable for what is refused for good."""
 
-    def __init__(self, http: Http, clock: Clock) -> None:
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
         self._http = http
         self._clock = clock
 
     async def certificate(self, url: str) -> bytes:
-        """The certificate; a :data:`~afterturn.channels.ses.sns.Fetcher`."""
+        """The certificate; a :data:`~afterturn.channels.ses.sns.FetchUrl`."""
         return await self._get(url, MAX_CERTIFICATE_BYTES)
 
     async def confirm(self, url: str) -> None:
@@ -50,12 +50,12 @@ class SnsFetching:
     async def _get(self, url: str, max_bytes: int) -> bytes:
         if not _OF_SNS.fullmatch(url):
             raise Undeliverable("sns", Reason.REFUSED, "not-a-host-of-sns")
-        answer = await asked(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
-        if answer.status == 200 and not answer.cut:
+        answer = await send_repeatable(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
+        if answer.status == 200 and not answer.truncated:
             return answer.body
-        found = trouble("sns", answer, self._clock())
+        found = failure_of("sns", answer, self._clock())
         if isinstance(found, TryLater) and answer.status >= 400:
             raise found
-        if isinstance(found, Uncertain) or answer.cut:
+        if isinstance(found, Uncertain) or answer.truncated:
             raise TryLater("sns", Reason.UNAVAILABLE, str(answer.status))
         raise Undeliverable("sns", Reason.REFUSED, str(answer.status))

@@ -12,7 +12,7 @@ from afterturn.aws.errors import code_of, is_foreign
 from afterturn.aws.session import Access, open_client
 from afterturn.channels.email.message import MAX_MAIL_BYTES
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
-from afterturn.channels.ses.parse import fetched
+from afterturn.channels.ses.webhook import parse_fetched
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
 from afterturn.clock import Clock, parse_time
 
@@ -70,7 +70,7 @@ class S3Fetching:
             if not is_foreign(error) and not _is_broken_off(error):
                 raise
             raise _failed(error) from None
-        return found if isinstance(found, Ignored) else fetched(asked, found, now=self._clock(), own=self._own)
+        return found if isinstance(found, Ignored) else parse_fetched(asked, found, now=self._clock(), own=self._own)
 
     async def _read(self, bucket: str, key: str) -> bytes | Ignored:
         answer = await self._client.get_object(Bucket=bucket, Key=key)

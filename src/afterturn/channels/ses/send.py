@@ -17,18 +17,18 @@ from typing import Any
 from afterturn.aws.errors import code_of, is_foreign
 from afterturn.aws.session import Access, open_client
 from afterturn.channels.email.compose import compose, mail_addresses, name_and_address, one_part, ses_host
-from afterturn.channels.http_client import Answered, trouble
+from afterturn.channels.http_client import HttpResponse, failure_of
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
-    Outgoing,
-    Problems,
+    OutboundMessage,
+    ProviderErrors,
     Reason,
     SendFailed,
-    Sent,
+    SendReceipt,
     TryLater,
     Uncertain,
     Undeliverable,
-    patience,
+    pause_after,
 )
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
@@ -42,7 +42,7 @@ QUOTA_PAUSE = timedelta(hours=1)
 _ID = re.compile(r"[!-~]{1,200}\Z")
 _UNVERIFIED = "not verified"
 
-PROBLEMS = Problems(
+PROBLEMS = ProviderErrors(
     later={
         **dict.fromkeys(
             ("TooManyRequestsException", "Throttling", "ThrottlingException", "SlowDown"), Reason.THROTTLED
@@ -97,10 +97,10 @@ class SesSender:
         self._clock = clock
         self._sender = sender
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         return one_part(message, "ses")
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         region = str(self._client.meta.region_name)
         sender = self._sender or part.account
         raw = compose(part, "ses", sender=sender, region=region, now=self._clock())
@@ -119,7 +119,7 @@ class SesSender:
             raise Uncertain("ses", Reason.ANSWER_UNREADABLE)
         provider_id = legal_id("", mail_id)
         whole = mail_id if "@" in mail_id else f"{mail_id}@{ses_host(region)}"
-        return Sent(provider_id, self._clock(), tuple(dict.fromkeys((provider_id, legal_id("", whole)))))
+        return SendReceipt(provider_id, self._clock(), tuple(dict.fromkeys((provider_id, legal_id("", whole)))))
 
 
 async def _answered(call: Awaitable[Any], clock: Clock) -> Any:
@@ -145,7 +145,7 @@ def _failed(error: Exception, now: datetime) -> SendFailed | None:
     if answer.status == 403:
         return TryLater("ses", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
     known = PROBLEMS.error_of("ses", code, after=QUOTA_PAUSE if code == "LimitExceededException" else None)
-    return known or trouble("ses", answer, now) or Undeliverable("ses", Reason.REFUSED, code)
+    return known or failure_of("ses", answer, now) or Undeliverable("ses", Reason.REFUSED, code)
 
 
 def _unanswered(error: Exception) -> SendFailed | None:
@@ -153,7 +153,7 @@ def _unanswered(error: Exception) -> SendFailed | None:
     if "ParamValidationError" in kinds or not is_foreign(error):
         return None
     if reason := next((_NOT_SENT[kind] for kind in kinds if kind in _NOT_SENT), None):
-        return TryLater("ses", reason, kinds[0], after=patience(reason))
+        return TryLater("ses", reason, kinds[0], after=pause_after(reason))
     if "EndpointConnectionError" in kinds and not _never_connected(error):
         return Uncertain("ses", Reason.ANSWER_LOST, "ConnectionReset")
     if "EndpointConnectionError" in kinds:
@@ -167,7 +167,7 @@ def _never_connected(error: Exception) -> bool:
     return bool({"ClientConnectorError", "gaierror"} & {base.__name__ for base in type(cause).__mro__})
 
 
-def _answer(error: Exception) -> Answered:
+def _answer(error: Exception) -> HttpResponse:
     told: Any = getattr(error, "response", {}).get("ResponseMetadata", {})
     headers = {str(name).lower(): str(value) for name, value in told.get("HTTPHeaders", {}).items()}
-    return Answered(int(told.get("HTTPStatusCode", 0)), headers, b"")
+    return HttpResponse(int(told.get("HTTPStatusCode", 0)), headers, b"")

@@ -22,7 +22,7 @@ from afterturn.errors import MissingExtra
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-Fetcher = Callable[[str], Awaitable[bytes]]
+FetchUrl = Callable[[str], Awaitable[bytes]]
 """GETs a URL; any exception means that it could not be had. It must not follow redirects and has its own time limit."""
 
 MAX_BODY_BYTES = 2 * 2**20
@@ -43,7 +43,7 @@ _SIGNED["UnsubscribeConfirmation"] = _SIGNED["SubscriptionConfirmation"]
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SnsEnvelope:
     """``subscribe_url``: what confirms a subscription, at a host of SNS, or None."""
 
     kind: str
@@ -53,10 +53,10 @@ class Envelope:
     subscribe_url: str | None = None
 
 
-class Certificates:
+class SigningCertificates:
     """The public keys of SNS by their URL, fetched once each and kept until the certificate expires."""
 
-    def __init__(self, fetch: Fetcher) -> None:
+    def __init__(self, fetch: FetchUrl) -> None:
         self._fetch = fetch
         self._keys: dict[str, tuple[RSAPublicKey, datetime]] = {}
 
@@ -82,7 +82,7 @@ async def verify(
     request: WebhookRequest,
     *,
     topics: Collection[str],
-    certificates: Certificates,
+    certificates: SigningCertificates,
     now: datetime,
     max_age: timedelta = MAX_AGE,
 ) -> None:
@@ -105,14 +105,14 @@ async def verify(
     _check_signature(key, signature, string_to_sign(fields), version)
 
 
-def open_envelope(request: WebhookRequest) -> Envelope:
+def open_envelope(request: WebhookRequest) -> SnsEnvelope:
     """What is in a verified request. Raises Rejected (400) for what is no envelope."""
     fields = _fields(request)
     kind = _text(fields, "Type")
     if kind not in _SIGNED:
         raise Rejected(400, "Type is none of SNS's")
     url = _text(fields, "SubscribeURL")
-    return Envelope(
+    return SnsEnvelope(
         kind=kind,
         message=_text(fields, "Message"),
         message_id=_text(fields, "MessageId"),

@@ -12,15 +12,15 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from afterturn.channels.http_client import Answered, Http, json_body, seconds, sent, trouble
+from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, json_body, seconds, send_once
 from afterturn.channels.links import with_links
-from afterturn.channels.sanitize import cleaned
+from afterturn.channels.sanitize import clean_string
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
-    Outgoing,
+    OutboundMessage,
     Reason,
     SendFailed,
-    Sent,
+    SendReceipt,
     TryLater,
     Uncertain,
     Undeliverable,
@@ -53,15 +53,15 @@ _WORDS = (
 class TelegramSender:
     """Raises ConfigError for a token that is none."""
 
-    def __init__(self, http: Http, *, token: SecretStr, clock: Clock, api: str = API) -> None:
+    def __init__(self, http: HttpClient, *, token: SecretStr, clock: Clock, api: str = API) -> None:
         if not _TOKEN.match(token.get_secret_value()):
             raise ConfigError("AFTERTURN_TELEGRAM_TOKEN: is not a number, a colon and a key; copy it from @BotFather")
         self._http = http
         self._clock = clock
         self._url = f"{api.rstrip('/')}/bot{token.get_secret_value()}/sendMessage"
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
-        text = cleaned(with_links(message, "telegram"))
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
+        text = clean_string(with_links(message, "telegram"))
         if len(text) > MAX_TEXT * MAX_PARTS:
             raise Undeliverable("telegram", Reason.TOO_LONG)
         texts = tuple(shown(split(text, MAX_TEXT, utf16_width)))
@@ -71,7 +71,7 @@ class TelegramSender:
             raise Undeliverable("telegram", Reason.TOO_LONG)
         return tuple(replace(message, text=piece, attachments=(), part=number) for number, piece in enumerate(texts))
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         chat = part.recipients[0].strip().removeprefix(PREFIX) if len(part.recipients) == 1 else ""
         if not _CHAT.match(chat):
             raise Undeliverable("telegram", Reason.BAD_ADDRESS)
@@ -84,11 +84,11 @@ class TelegramSender:
         before = legal_id(PREFIX, chat)
         return replace(accepted, moved=ThreadMigrated(before, legal_id(PREFIX, str(now)), accepted.accepted_at))
 
-    async def _call(self, body: dict[str, Any]) -> Answered:
+    async def _call(self, body: dict[str, Any]) -> HttpResponse:
         headers = {"content-type": "application/json", "accept": "application/json"}
-        return await sent(self._http, "telegram", "POST", self._url, headers, json_body(body))
+        return await send_once(self._http, "telegram", "POST", self._url, headers, json_body(body))
 
-    def _accepted(self, answer: Answered) -> Sent:
+    def _accepted(self, answer: HttpResponse) -> SendReceipt:
         if answer.status != 200:
             raise self._failed(answer)
         told = answer.json()
@@ -99,13 +99,13 @@ class TelegramSender:
         if not _is_number(chat_id) or not _is_number(number):
             raise Uncertain("telegram", Reason.ANSWER_UNREADABLE)
         provider_id = legal_id("", f"{chat_id}:{number}")
-        return Sent(provider_id, self._clock(), (provider_id,))
+        return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, answer: Answered) -> SendFailed:
+    def _failed(self, answer: HttpResponse) -> SendFailed:
         code = str(answer.status)
         if answer.status == 429 and (after := seconds(_parameter(answer, "retry_after"))) is not None:
             return TryLater("telegram", Reason.THROTTLED, code, after=after)
-        if found := trouble("telegram", answer, self._clock()):
+        if found := failure_of("telegram", answer, self._clock()):
             return found
         if answer.status == 404:  # of the method, that is of the token; a chat that is not found is a 400
             return TryLater("telegram", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
@@ -117,8 +117,8 @@ class TelegramSender:
         return Undeliverable("telegram", reason, code)
 
 
-def _body(part: Outgoing, chat: str) -> dict[str, Any]:
-    body: dict[str, Any] = {"chat_id": int(chat), "text": cleaned(part.text)}
+def _body(part: OutboundMessage, chat: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"chat_id": int(chat), "text": clean_string(part.text)}
     if part.topic is not None and _NUMBER.match(part.topic):
         body["message_thread_id"] = int(part.topic)
     # Numbers are counted anew in each chat.
@@ -128,7 +128,7 @@ def _body(part: Outgoing, chat: str) -> dict[str, Any]:
     return body
 
 
-def _parameter(answer: Answered, name: str) -> object:
+def _parameter(answer: HttpResponse, name: str) -> object:
     parameters = answer.json().get("parameters")
     value = parameters.get(name) if isinstance(parameters, dict) else None
     return value if _is_number(value) else None

@@ -13,16 +13,16 @@ from urllib.parse import quote, urlencode
 
 from pydantic import SecretStr
 
-from afterturn.channels.http_client import Answered, Http, sent, trouble
+from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, send_once
 from afterturn.channels.links import fetchable
-from afterturn.channels.sanitize import cleaned
+from afterturn.channels.sanitize import clean_string
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
-    Outgoing,
-    Problems,
+    OutboundMessage,
+    ProviderErrors,
     Reason,
     SendFailed,
-    Sent,
+    SendReceipt,
     TryLater,
     Uncertain,
     Undeliverable,
@@ -42,7 +42,7 @@ _SERVICE = re.compile(r"MG[0-9a-fA-F]{32}\Z")
 _MESSAGE_SID = re.compile(r"[A-Za-z]{2}[0-9a-fA-F]{32}\Z")
 _WHATSAPP = "whatsapp:"
 
-PROBLEMS = Problems(
+PROBLEMS = ProviderErrors(
     never={
         "21610": Reason.OPTED_OUT,
         "63014": Reason.BLOCKED,
@@ -77,7 +77,7 @@ class TwilioSender:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
         account_sid: str,
         auth_token: SecretStr,
@@ -102,10 +102,10 @@ class TwilioSender:
             "accept": "application/json",
         }
 
-    def parts(self, message: Outgoing) -> tuple[Outgoing, ...]:
+    def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         """Files go with the first text; by WhatsApp each goes alone, after the texts."""
         files = fetchable(message, "twilio")
-        text = cleaned(message.text)
+        text = clean_string(message.text)
         if len(text) > MAX_TEXT * MAX_PARTS:
             raise Undeliverable("twilio", Reason.TOO_LONG)
         texts = list(shown(split(text, MAX_TEXT, sms_width)))
@@ -113,7 +113,7 @@ class TwilioSender:
             raise Undeliverable("twilio", Reason.TOO_LONG)
         if len(files) > MAX_MEDIA:
             raise Undeliverable("twilio", Reason.BAD_ATTACHMENT)
-        found: list[Outgoing]
+        found: list[OutboundMessage]
         if _is_whatsapp(message):
             found = [replace(message, text=piece, attachments=()) for piece in texts]
             found += [replace(message, text="", attachments=(file,)) for file in files]
@@ -124,14 +124,14 @@ class TwilioSender:
             raise Undeliverable("twilio", Reason.EMPTY)
         return tuple(replace(part, part=number) for number, part in enumerate(found))
 
-    async def send(self, part: Outgoing) -> Sent:
+    async def send(self, part: OutboundMessage) -> SendReceipt:
         body = urlencode(self._form(part)).encode()
-        answer = await sent(self._http, "twilio", "POST", self._url, self._headers, body)
+        answer = await send_once(self._http, "twilio", "POST", self._url, self._headers, body)
         if answer.status in (200, 201):
             return self._accepted(answer)
         raise self._failed(answer)
 
-    def _form(self, part: Outgoing) -> list[tuple[str, str]]:
+    def _form(self, part: OutboundMessage) -> list[tuple[str, str]]:
         if len(part.recipients) != 1:
             raise Undeliverable("twilio", Reason.BAD_ADDRESS)
         to, account = self._address(part.recipients[0]), self._address(part.account)
@@ -143,26 +143,26 @@ class TwilioSender:
             account = account if service or account.startswith(_WHATSAPP) else _WHATSAPP + account
         form = [("To", to), ("MessagingServiceSid" if service else "From", account)]
         if part.text:
-            form.append(("Body", cleaned(part.text)))
+            form.append(("Body", clean_string(part.text)))
         form += [("MediaUrl", file.url) for file in part.attachments]
         if self._status_callback:
             form.append(("StatusCallback", self._status_callback))
         return form
 
     def _address(self, address: str) -> str:
-        return normalise(cleaned(address), self._region)
+        return normalise(clean_string(address), self._region)
 
-    def _accepted(self, answer: Answered) -> Sent:
+    def _accepted(self, answer: HttpResponse) -> SendReceipt:
         sid = answer.json().get("sid")
         if not isinstance(sid, str) or not _MESSAGE_SID.match(sid):
             raise Uncertain("twilio", Reason.ANSWER_UNREADABLE)
         provider_id = legal_id("", sid)
-        return Sent(provider_id, self._clock(), (provider_id,))
+        return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, answer: Answered) -> SendFailed:
+    def _failed(self, answer: HttpResponse) -> SendFailed:
         told = answer.json().get("code")
         code = str(told) if isinstance(told, int) and not isinstance(told, bool) else str(answer.status)
-        general = trouble("twilio", answer, self._clock())
+        general = failure_of("twilio", answer, self._clock())
         if isinstance(general, Uncertain | TryLater) and answer.status != 401:
             return general
         if found := PROBLEMS.error_of("twilio", code):
@@ -176,6 +176,6 @@ class TwilioSender:
         return Undeliverable("twilio", Reason.REFUSED, code)
 
 
-def _is_whatsapp(message: Outgoing) -> bool:
+def _is_whatsapp(message: OutboundMessage) -> bool:
     """Either side says so: the network is not left in the middle of a conversation."""
     return any(address.strip().startswith(_WHATSAPP) for address in (message.account, *message.recipients))

@@ -1,6 +1,6 @@
 """Twilio's accounts of a call: its states, and the transcript of a message that was spoken on tape.
 
-The signature is the one of messages: :func:`afterturn.channels.twilio.messages.verify`.
+The signature is the one of messages: :func:`afterturn.channels.twilio.webhook.verify`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from afterturn.channels.sanitize import facts, from_mail_date, label
-from afterturn.channels.twilio.messages import fields, verify
+from afterturn.channels.sanitize import clean_lines, from_mail_date, label
+from afterturn.channels.twilio.webhook import fields, verify
 from afterturn.channels.types import ChannelEvent, Ignored, WebhookRequest
-from afterturn.channels.voice.calls import Said, called
+from afterturn.channels.voice.calls import TranscriptEntry, call_event
 
-__all__ = ["read", "verify"]
+__all__ = ["parse", "verify"]
 
 
-def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     if not form.get("CallSid"):
@@ -29,14 +29,14 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
     if form.get("Direction", "").startswith("outbound"):
         ours, theirs = theirs, ours
     return (
-        called(
+        call_event(
             call_id=form["CallSid"],
             customer=theirs,
             account=ours,
             region=region,
             at=now,
             state=state,
-            said=[Said("customer", text, key=label(form.get("TranscriptionSid")) or "tape")] if text else [],
+            said=[TranscriptEntry("customer", text, key=label(form.get("TranscriptionSid")) or "tape")] if text else [],
             spoken_from=from_mail_date(form.get("Timestamp"), now),
             extra=_facts(form),
             request=request,
@@ -47,7 +47,7 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
 def _facts(form: Mapping[str, str]) -> dict[str, str]:
     """``CallDuration`` counts seconds; ``Duration`` is in minutes, for the bill."""
     seconds = form.get("CallDuration", "")
-    return facts(
+    return clean_lines(
         seconds=seconds if seconds.isdecimal() else "",
         recording=form.get("RecordingUrl"),
         reason=label(form.get("SipResponseCode")),

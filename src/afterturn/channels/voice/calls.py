@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.channels.sanitize import cleaned, text_of
+from afterturn.channels.sanitize import clean_message_text, clean_string
 from afterturn.channels.types import CallEvent, Party, Thread, Utterance, WebhookRequest
 from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Direction, Role
@@ -41,7 +41,7 @@ _WITHHELD = {"", "anonymous", "blocked", "private", "restricted", "unavailable",
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptEntry:
     """One entry of a provider's transcript. ``key``: what tells it from the call's others, if the provider does."""
 
     role: object
@@ -50,7 +50,7 @@ class Said:
     key: str | None = None
 
 
-def called(
+def call_event(
     *,
     call_id: object,
     customer: object,
@@ -59,7 +59,7 @@ def called(
     region: str | None,
     at: datetime,
     state: str,
-    said: Iterable[Said] = (),
+    said: Iterable[TranscriptEntry] = (),
     spoken_from: datetime | None = None,
     extra: Mapping[str, str] | None = None,
     request: WebhookRequest,
@@ -72,12 +72,12 @@ def called(
     """
     known = legal_id("", call_id if isinstance(call_id, str) and call_id else digest(request.body.decode("latin-1")))
     facts = dict(extra or {})
-    number = normalise(cleaned(customer), region)
+    number = normalise(clean_string(customer), region)
     withheld = number.lower() in _WITHHELD
     return CallEvent(
         provider_id=known,
         party=Party(
-            account=legal_id("", normalise(cleaned(account), region) or cleaned(taker) or "unknown"),
+            account=legal_id("", normalise(clean_string(account), region) or clean_string(taker) or "unknown"),
             sender="anonymous" if withheld else legal_id("", number),
         ),
         thread=Thread(legal_id("voice:", known if withheld else number)),
@@ -90,26 +90,26 @@ def called(
     )
 
 
-def spoken(said: Iterable[Said]) -> bool:
+def has_speech(said: Iterable[TranscriptEntry]) -> bool:
     """Is anything in it that caller or agent said?"""
-    return any(_side(entry) and cleaned(entry.text).strip() for entry in said)
+    return any(_side(entry) and clean_string(entry.text).strip() for entry in said)
 
 
-def by_lines(transcript: object, names: Mapping[str, str]) -> list[Said]:
+def parse_lines(transcript: object, names: Mapping[str, str]) -> list[TranscriptEntry]:
     """The entries of a transcript that is one text, ``AI: Hello.`` line by line; ``names``: the roles of its names.
 
     What comes before the first name is the agent's, who opens a call.
     """
-    found: list[Said] = []
-    for line in cleaned(transcript).splitlines():
+    found: list[TranscriptEntry] = []
+    for line in clean_string(transcript).splitlines():
         name, colon, rest = line.partition(":")
         role = names.get(name.strip().lower()) if colon else None
         if role:
-            found.append(Said(role, rest.strip()))
+            found.append(TranscriptEntry(role, rest.strip()))
         elif found:
-            found[-1] = Said(found[-1].role, f"{found[-1].text}\n{line}".rstrip())
+            found[-1] = TranscriptEntry(found[-1].role, f"{found[-1].text}\n{line}".rstrip())
         elif line.strip():
-            found.append(Said("agent", line.strip()))
+            found.append(TranscriptEntry("agent", line.strip()))
     return found
 
 
@@ -125,18 +125,18 @@ def after(begun: datetime | None, seconds: object) -> datetime | None:
     return begun + timedelta(seconds=seconds) if 0 <= seconds <= 86_400 else None
 
 
-def _side(entry: Said) -> tuple[Direction, Role] | None:
+def _side(entry: TranscriptEntry) -> tuple[Direction, Role] | None:
     return _SIDES.get(entry.role.lower()) if isinstance(entry.role, str) else None
 
 
 def _utterances(
-    call: str, said: Iterable[Said], begun: datetime, now: datetime, extra: dict[str, str]
+    call: str, said: Iterable[TranscriptEntry], begun: datetime, now: datetime, extra: dict[str, str]
 ) -> tuple[Utterance, ...]:
     found: dict[str, Utterance] = {}
     heard = list(said)
     at = min(next((entry.at for entry in heard if entry.at), begun), now)
     for entry in heard:
-        side, text = _side(entry), text_of(entry.text, extra)
+        side, text = _side(entry), clean_message_text(entry.text, extra)
         if side is None or not text.strip():
             continue
         at = min(max(at, entry.at or at), now)

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.channels.sanitize import facts, field, from_iso, json_object, kind_of, same
+from afterturn.channels.sanitize import clean_lines, from_iso, get_path, ignored_reason, json_object, secrets_equal
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
-from afterturn.channels.voice.calls import Said, called, entries
+from afterturn.channels.voice.calls import TranscriptEntry, call_event, entries
 from afterturn.clock import EPOCH
 
 CLOCK_SKEW = timedelta(minutes=1)
@@ -59,24 +59,24 @@ def verify(request: WebhookRequest, api_key: str, api_secret: str, *, now: datet
         raise Rejected(401, "the token is not in force, or the clock is wrong")
     body_hash = claims.get("sha256")
     made = base64.b64encode(hashlib.sha256(request.body).digest()).decode()
-    if not isinstance(body_hash, str) or not same(body_hash, made):
+    if not isinstance(body_hash, str) or not secrets_equal(body_hash, made):
         raise Rejected(401, "the body is not the one that was signed")
 
 
-def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")
     report, event = body.get("data"), body.get("event")
     if event is not None or not isinstance(report, dict) or not isinstance(report.get("room_name"), str):
-        return (Ignored(kind_of(event, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(event, OTHER_KINDS)),)
     said = [
-        Said(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
+        TranscriptEntry(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
         for entry in entries(report.get("transcripts"))
     ]
     return (
-        called(
+        call_event(
             call_id=report["room_name"],
             customer=report.get("from_number"),
             account=report.get("to_number"),
@@ -86,7 +86,7 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
             state="completed",
             said=said,
             spoken_from=from_iso(report.get("started_at"), now),
-            extra=facts(recording=field(report, "recording_path")),
+            extra=clean_lines(recording=get_path(report, "recording_path")),
             request=request,
         ),
     )
@@ -96,7 +96,7 @@ def _checked(token: str, secret: str) -> tuple[Mapping[str, Any], Mapping[str, A
     """Head and claims of a token whose signature is good."""
     signed, _, signature = token.rpartition(".")
     made = hmac.new(secret.encode(), signed.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
-    if not secret or not same(signature, base64.urlsafe_b64encode(made).rstrip(b"=").decode()):
+    if not secret or not secrets_equal(signature, base64.urlsafe_b64encode(made).rstrip(b"=").decode()):
         raise Rejected(401, "the token's signature is wrong")
     try:
         head, claims = (json.loads(base64.urlsafe_b64decode(part + "==")) for part in signed.split("."))

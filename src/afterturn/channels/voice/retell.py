@@ -9,9 +9,17 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from afterturn.channels.sanitize import facts, field, from_millis, json_object, kind_of, label, same
+from afterturn.channels.sanitize import (
+    clean_lines,
+    from_millis,
+    get_path,
+    ignored_reason,
+    json_object,
+    label,
+    secrets_equal,
+)
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
-from afterturn.channels.voice.calls import ENDED, Said, after, by_lines, called, entries, spoken
+from afterturn.channels.voice.calls import ENDED, TranscriptEntry, after, call_event, entries, has_speech, parse_lines
 from afterturn.clock import EPOCH
 
 SIGNATURE_HEADER = "x-retell-signature"
@@ -52,20 +60,20 @@ def verify(request: WebhookRequest, api_key: str, *, now: datetime) -> None:
     if not (parts := _SIGNATURE.match(request.headers[SIGNATURE_HEADER])):
         raise Rejected(401, "the signature is not one of Retell")
     made = hmac.new(api_key.encode(), request.body + parts[1].encode(), hashlib.sha256).hexdigest()
-    if not api_key or not same(parts[2], made):
+    if not api_key or not secrets_equal(parts[2], made):
         raise Rejected(401, "the signature is wrong: is the key the one with the webhook badge?")
     if abs((now - EPOCH) - timedelta(milliseconds=int(parts[1]))) > REPLAY_WINDOW:
         raise Rejected(401, "the signature is older than five minutes, or the clock is wrong")
 
 
-def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")
     event, call = body.get("event"), body.get("call")
     if not isinstance(call, dict) or event not in ("call_started", *_ENDED_EVENTS):
-        return (Ignored(kind_of(event, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(event, OTHER_KINDS)),)
     ours, theirs = call.get("to_number"), call.get("from_number")
     if call.get("direction") == "outbound":
         ours, theirs = theirs, ours
@@ -73,7 +81,7 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
     state = _UNREACHED.get(reason, "completed") if event in _ENDED_EVENTS else "in-progress"
     begun = from_millis(call.get("start_timestamp"), now)
     return (
-        called(
+        call_event(
             call_id=call.get("call_id"),
             customer=theirs,
             account=ours,
@@ -83,24 +91,26 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
             state=state,
             said=_said(call, begun) if state in ENDED else [],
             spoken_from=begun or from_millis(call.get("end_timestamp"), now),
-            extra=facts(reason=reason, seconds=_seconds(call), recording=call.get("recording_url")),
+            extra=clean_lines(reason=reason, seconds=_seconds(call), recording=call.get("recording_url")),
             request=request,
         ),
     )
 
 
-def _said(call: Mapping[str, Any], begun: datetime | None) -> list[Said]:
+def _said(call: Mapping[str, Any], begun: datetime | None) -> list[TranscriptEntry]:
     """The fullest account that there is; all of them tell the same, in the same order."""
     for source in (call.get("transcript_object"), call.get("transcript_with_tool_calls")):
-        said = [Said(entry.get("role"), entry.get("content"), _at(entry, begun)) for entry in entries(source)]
-        if spoken(said):
+        said = [
+            TranscriptEntry(entry.get("role"), entry.get("content"), _at(entry, begun)) for entry in entries(source)
+        ]
+        if has_speech(said):
             return said
-    return by_lines(call.get("transcript"), _NAMES)
+    return parse_lines(call.get("transcript"), _NAMES)
 
 
 def _at(entry: Mapping[str, Any], begun: datetime | None) -> datetime | None:
     words = entries(entry.get("words"))
-    return after(begun, field(words[0], "start")) if words else None
+    return after(begun, get_path(words[0], "start")) if words else None
 
 
 def _seconds(call: Mapping[str, Any]) -> object:

@@ -15,9 +15,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from afterturn.channels.sanitize import facts, field, from_iso, from_millis, json_object, kind_of, label, same
+from afterturn.channels.sanitize import (
+    clean_lines,
+    from_iso,
+    from_millis,
+    get_path,
+    ignored_reason,
+    json_object,
+    label,
+    secrets_equal,
+)
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
-from afterturn.channels.voice.calls import Said, after, by_lines, called, entries, spoken
+from afterturn.channels.voice.calls import TranscriptEntry, after, call_event, entries, has_speech, parse_lines
 
 OTHER_KINDS = {
     "assistant.started",
@@ -75,38 +84,38 @@ def verify(request: WebhookRequest, secret: str) -> None:
         given.append((headers["x-vapi-signature"].removeprefix("sha256=").lower(), made))
     if not given:
         raise Rejected(401, "has no secret, bearer token or signature")
-    if not any(same(value, expected) for value, expected in given):
+    if not any(secrets_equal(value, expected) for value, expected in given):
         raise Rejected(401, "the secret is wrong")
 
 
-def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or nothing. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")
     message = body.get("message")
-    kind = field(message, "type")
+    kind = get_path(message, "type")
     if not isinstance(message, dict) or kind not in ("end-of-call-report", "status-update"):
-        return (Ignored(kind_of(kind, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(kind, OTHER_KINDS)),)
     reason = label(message.get("endedReason"))
     status = label(message.get("status"))
     over = kind == "end-of-call-report" or status == "ended"
     begun = _begun(message, now)
     return (
-        called(
-            call_id=field(message, "call", "id"),
-            customer=field(message, "call", "customer", "number") or field(message, "customer", "number"),
-            account=field(message, "call", "phoneNumber", "number") or field(message, "phoneNumber", "number"),
-            taker=field(message, "call", "phoneNumberId") or field(message, "call", "assistantId"),
+        call_event(
+            call_id=get_path(message, "call", "id"),
+            customer=get_path(message, "call", "customer", "number") or get_path(message, "customer", "number"),
+            account=get_path(message, "call", "phoneNumber", "number") or get_path(message, "phoneNumber", "number"),
+            taker=get_path(message, "call", "phoneNumberId") or get_path(message, "call", "assistantId"),
             region=region,
             at=now,
             state=_UNREACHED.get(reason, "completed") if over else _STATES.get(status, status),
             said=_said(message, begun, now) if over else [],
             spoken_from=begun or _told(message, now),
-            extra=facts(
+            extra=clean_lines(
                 reason=reason,
                 seconds=_seconds(message.get("durationSeconds")),
-                recording=message.get("recordingUrl") or field(message, "artifact", "recordingUrl"),
+                recording=message.get("recordingUrl") or get_path(message, "artifact", "recordingUrl"),
             ),
             request=request,
             whole=kind == "end-of-call-report",
@@ -114,32 +123,32 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
     )
 
 
-def _said(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[Said]:
+def _said(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[TranscriptEntry]:
     """The fullest account that there is."""
-    for source in (field(message, "artifact", "messages"), message.get("messages")):
+    for source in (get_path(message, "artifact", "messages"), message.get("messages")):
         said = [_entry(entry, begun, now) for entry in entries(source)]
-        if spoken(said):
+        if has_speech(said):
             return said
-    for source in (field(message, "artifact", "messagesOpenAIFormatted"), message.get("messagesOpenAIFormatted")):
-        said = [Said(entry.get("role"), entry.get("content")) for entry in entries(source)]
-        if spoken(said):
+    for source in (get_path(message, "artifact", "messagesOpenAIFormatted"), message.get("messagesOpenAIFormatted")):
+        said = [TranscriptEntry(entry.get("role"), entry.get("content")) for entry in entries(source)]
+        if has_speech(said):
             return said
-    transcript = message.get("transcript") or field(message, "artifact", "transcript")
+    transcript = message.get("transcript") or get_path(message, "artifact", "transcript")
     if isinstance(transcript, str) and "\n" not in transcript.strip():
         transcript = "\n".join(_TURN.split(transcript))
-    return by_lines(transcript, _NAMES)
+    return parse_lines(transcript, _NAMES)
 
 
-def _entry(entry: Mapping[str, Any], begun: datetime | None, now: datetime) -> Said:
+def _entry(entry: Mapping[str, Any], begun: datetime | None, now: datetime) -> TranscriptEntry:
     text = entry.get("message") if "message" in entry else entry.get("content")
     time = entry.get("time")
     if at := from_millis(time, now):
-        return Said(entry.get("role"), text, at, f"t{time}")
-    return Said(entry.get("role"), text, after(begun, entry.get("secondsFromStart")))
+        return TranscriptEntry(entry.get("role"), text, at, f"t{time}")
+    return TranscriptEntry(entry.get("role"), text, after(begun, entry.get("secondsFromStart")))
 
 
 def _begun(message: Mapping[str, Any], now: datetime) -> datetime | None:
-    return from_iso(message.get("startedAt"), now) or from_iso(field(message, "call", "startedAt"), now)
+    return from_iso(message.get("startedAt"), now) or from_iso(get_path(message, "call", "startedAt"), now)
 
 
 def _told(message: Mapping[str, Any], now: datetime) -> datetime | None:

@@ -12,9 +12,9 @@ from tests.unit.channels.channels import here, json_request, sample
 from tests.unit.channels.sending.outlook import MAILBOX, Outlook, access, failed
 from tests.unit.channels.sending.rig import LOST, NOW, PATIENT, Fault, Told, calling, patience, serving
 
-from afterturn.channels.http_client import Limits
+from afterturn.channels.http_client import HttpTimeouts
 from afterturn.channels.outlook.fetch import MAX_MESSAGE_BYTES, GraphFetching
-from afterturn.channels.outlook.notifications import read
+from afterturn.channels.outlook.webhook import parse
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, InboundMessage
 
@@ -42,10 +42,10 @@ async def outlook() -> AsyncIterator[Outlook]:
 
 
 async def fetched(
-    outlook: Outlook, resource: str = RESOURCE, limits: Limits = PATIENT, accounts: dict[str, str] | None = None
+    outlook: Outlook, resource: str = RESOURCE, limits: HttpTimeouts = PATIENT, accounts: dict[str, str] | None = None
 ) -> ChannelEvent:
     notification = {"clientState": "s", "changeType": "created", "resource": resource, "subscriptionId": "1"}
-    (asked,) = read(json_request({"value": [notification]}), client_states={"s"})
+    (asked,) = parse(json_request({"value": [notification]}), client_states={"s"})
     assert isinstance(asked, FetchRequest)
     async with calling(limits) as http:
         return await GraphFetching(access(http, outlook), accounts=accounts).fetch(asked)

@@ -29,7 +29,7 @@ from afterturn.channels.email.message import MAX_MAIL_BYTES
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.ses import fetch as s3
 from afterturn.channels.ses.fetch import S3Fetching, open_s3
-from afterturn.channels.ses.parse import read_notification
+from afterturn.channels.ses.webhook import parse_notification
 from afterturn.channels.types import FetchRequest, Ignored, InboundMessage, SuppressReason
 from afterturn.clock import to_text
 
@@ -71,7 +71,7 @@ async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -
 @here
 async def test_the_mail_that_ses_tells_of_is_found_by_what_it_says(access: Access, session: Any) -> None:  # noqa: F811
     message = json.loads(sample("ses-sns/inbound-s3.json"))["Message"]
-    (told,) = read_notification(message.replace(bucket_name(message), of(access)), now=NOW)
+    (told,) = parse_notification(message.replace(bucket_name(message), of(access)), now=NOW)
     assert isinstance(told, FetchRequest)
     async with bucket(access, session, {told.reference["key"]: RAW}) as client:
         mail = await S3Fetching(client, clock=clock).fetch(told)
@@ -95,7 +95,7 @@ async def test_of_a_mail_that_is_too_large_the_beginning_is_kept(
         read.append(len(raw))
         return Ignored("seen")
 
-    monkeypatch.setattr(s3, "fetched", seen)
+    monkeypatch.setattr(s3, "parse_fetched", seen)
     async with bucket(access, session, {"in/1": RAW + b"x" * 1_000_000}) as client:
         await S3Fetching(client, clock=clock).fetch(asked(bucket=of(access)))
     assert read == [len(RAW) + 11]

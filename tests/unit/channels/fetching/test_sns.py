@@ -12,11 +12,11 @@ import pytest
 from tests.unit.channels.sending.rig import LOST, PATIENT, Call, Fault, Provider, Told, clock, patience, serving
 from tests.unit.channels.sns_rig import envelope, posted
 
-from afterturn.channels.http_client import Limits, open_http
+from afterturn.channels.http_client import HttpTimeouts, open_http
 from afterturn.channels.sending import Reason, SendFailed, TryLater, Undeliverable
 from afterturn.channels.ses.certificates import LIMITS, SnsFetching
-from afterturn.channels.ses.parse import read
-from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES, Certificates
+from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES, SigningCertificates
+from afterturn.channels.ses.webhook import parse
 from afterturn.channels.types import Rejected, SubscriptionEvent
 
 HOST = "https://sns.eu-west-1.amazonaws.com"
@@ -66,7 +66,7 @@ async def sns() -> AsyncIterator[Sns]:
 
 
 @asynccontextmanager
-async def fetching(sns: Sns, limits: Limits = PATIENT) -> AsyncIterator[SnsFetching]:
+async def fetching(sns: Sns, limits: HttpTimeouts = PATIENT) -> AsyncIterator[SnsFetching]:
     async with open_http(limits, ToHere(sns.url)) as http:
         yield SnsFetching(http, clock)
 
@@ -157,7 +157,7 @@ async def test_a_webhook_whose_certificate_cannot_be_had_is_asked_for_again(sns:
     sns.next = [Told(500)]
     async with fetching(sns) as fetcher:
         with pytest.raises(Rejected) as rejected:
-            await Certificates(fetcher.certificate).key(CERTIFICATE, clock())
+            await SigningCertificates(fetcher.certificate).key(CERTIFICATE, clock())
     assert rejected.value.status == 503
 
 
@@ -181,8 +181,8 @@ async def test_a_subscription_that_somebody_ended_begins_anew_and_that_is_told_l
     sns: Sns, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its signature and its topic were looked at at the door."""
-    [ended] = read(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=CONFIRM)), now=clock())
-    [begun] = read(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=CONFIRM)), now=clock())
+    [ended] = parse(posted(envelope(Type="UnsubscribeConfirmation", SubscribeURL=CONFIRM)), now=clock())
+    [begun] = parse(posted(envelope(Type="SubscriptionConfirmation", SubscribeURL=CONFIRM)), now=clock())
     assert isinstance(ended, SubscriptionEvent)
     assert isinstance(begun, SubscriptionEvent)
     async with fetching(sns) as fetch:

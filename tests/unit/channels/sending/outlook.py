@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import SecretStr
 from tests.unit.channels.sending.rig import NOW, Call, Provider, Told, told
 
-from afterturn.channels.http_client import Http
-from afterturn.channels.outlook.access import GraphAccess
-from afterturn.channels.outlook.notifications import EXPAND, SELECT
+from afterturn.channels.http_client import HttpClient
+from afterturn.channels.outlook.graph import GraphClient
+from afterturn.channels.outlook.webhook import EXPAND, SELECT
 
 TENANT, CLIENT, SECRET = "84bd8158-6d4d-4958-8b9f-9d6445542f95", "client-1", "very-secret~value"
 MAILBOX = "office@homes.example"
@@ -95,8 +95,8 @@ def failed(status: int, code: str, **headers: str) -> Told:
     return told(status, {"error": {"code": code, "message": words, "innerError": {"date": "…"}}}, **headers)
 
 
-def access(http: Http, outlook: Outlook, secret: str = SECRET) -> GraphAccess:
-    return GraphAccess(
+def access(http: HttpClient, outlook: Outlook, secret: str = SECRET) -> GraphClient:
+    return GraphClient(
         http,
         tenant=TENANT,
         client_id=CLIENT,

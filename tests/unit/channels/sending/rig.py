@@ -15,12 +15,12 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from afterturn.channels.http_client import Http, Limits, open_http
-from afterturn.channels.sending import Outgoing
+from afterturn.channels.http_client import HttpClient, HttpTimeouts, open_http
+from afterturn.channels.sending import OutboundMessage
 from afterturn.model import Channel
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-PATIENT = Limits(connect=5.0, silence=30.0, whole=60.0)
+PATIENT = HttpTimeouts(connect=5.0, silence=30.0, whole=60.0)
 """No test is about how fast a machine is."""
 
 
@@ -52,7 +52,7 @@ class Fault(Enum):
 LOST = [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.RESET, Fault.SILENT, Fault.CUT]
 
 
-def patience(fault: object) -> Limits:
+def patience(fault: object) -> HttpTimeouts:
     """Short where no answer ever comes, so that no test is about how fast a machine is."""
     return replace(PATIENT, silence=1.0) if fault is Fault.SILENT else PATIENT
 
@@ -167,7 +167,7 @@ async def serving(provider: Provider, tls: ssl.SSLContext | None = None) -> Asyn
 
 
 @asynccontextmanager
-async def calling(limits: Limits = PATIENT) -> AsyncIterator[Http]:
+async def calling(limits: HttpTimeouts = PATIENT) -> AsyncIterator[HttpClient]:
     async with open_http(limits) as http:
         yield http
 
@@ -183,5 +183,5 @@ def clock() -> datetime:
 
 def outgoing(
     channel: Channel, account: str, recipient: str, text: str = "The plumber comes at 9.", **given: Any
-) -> Outgoing:
-    return Outgoing("c-1", "m-1", channel, account, (recipient,), text, **given)
+) -> OutboundMessage:
+    return OutboundMessage("c-1", "m-1", channel, account, (recipient,), text, **given)

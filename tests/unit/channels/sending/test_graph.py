@@ -24,9 +24,17 @@ from tests.unit.channels.sending.rig import (
     told,
 )
 
-from afterturn.channels.http_client import Limits
+from afterturn.channels.http_client import HttpTimeouts
 from afterturn.channels.outlook.send import MAX_RAW_BYTES, GraphSender
-from afterturn.channels.sending import Outgoing, Reason, SendFailed, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.sending import (
+    OutboundMessage,
+    Reason,
+    SendFailed,
+    SendReceipt,
+    TryLater,
+    Uncertain,
+    Undeliverable,
+)
 from afterturn.model import Channel
 
 THEIRS = "ada@tenant.example"
@@ -39,13 +47,13 @@ async def outlook() -> AsyncIterator[Outlook]:
         yield provider
 
 
-def letter(text: str = "The plumber comes at 9.", account: str = MAILBOX, **given: Any) -> Outgoing:
+def letter(text: str = "The plumber comes at 9.", account: str = MAILBOX, **given: Any) -> OutboundMessage:
     return outgoing(Channel.EMAIL, account, THEIRS, text, subject="Re: Leak", **given)
 
 
 async def sent_by(
-    outlook: Outlook, *letters: Outgoing, secret: str = SECRET, limits: Limits | None = None
-) -> list[Sent]:
+    outlook: Outlook, *letters: OutboundMessage, secret: str = SECRET, limits: HttpTimeouts | None = None
+) -> list[SendReceipt]:
     async with calling(*([limits] if limits else [])) as http:
         sender = GraphSender(access(http, outlook, secret))
         return [await sender.send(part) for given in letters for part in sender.parts(given)]
@@ -53,7 +61,7 @@ async def sent_by(
 
 async def test_a_mail_goes_out_in_its_thread_and_is_known_by_the_id_that_outlook_gave_it(outlook: Outlook) -> None:
     (sent,) = await sent_by(outlook, letter(in_reply_to="q@a.example", references=("r@a.example",), automatic=True))
-    assert sent == Sent("0@prod.outlook.com", NOW, ("0@prod.outlook.com",))
+    assert sent == SendReceipt("0@prod.outlook.com", NOW, ("0@prod.outlook.com",))
     (mail,) = outlook.sent
     assert (mail["From"], mail["To"], mail["Subject"]) == (MAILBOX, THEIRS, "Re: Leak")
     assert (mail["In-Reply-To"], mail["References"]) == ("<q@a.example>", "<r@a.example> <q@a.example>")

@@ -28,7 +28,15 @@ from tests.unit.channels.sending.rig import (
     serving,
 )
 
-from afterturn.channels.http_client import Answered, Limits, Lost, NotSent, retry_after, seconds, trouble
+from afterturn.channels.http_client import (
+    HttpResponse,
+    HttpTimeouts,
+    RequestNotSent,
+    ResponseLost,
+    failure_of,
+    retry_after,
+    seconds,
+)
 from afterturn.channels.sending import Reason, TryLater, Uncertain
 
 SECRET = "123456:AAH-very-secret-token"
@@ -49,7 +57,7 @@ async def echo() -> AsyncIterator[Echo]:
 async def test_an_answer_comes_whole_with_its_headers_in_lower_case(echo: Echo) -> None:
     async with calling() as http:
         answer = await http.call("POST", f"{echo.url}/x?y=1", headers={"a": "b"}, body=b"hello")
-    assert (answer.status, answer.headers["x-name"], answer.json(), answer.cut) == (
+    assert (answer.status, answer.headers["x-name"], answer.json(), answer.truncated) == (
         200,
         "value",
         {"method": "POST"},
@@ -62,14 +70,14 @@ async def test_an_answer_comes_whole_with_its_headers_in_lower_case(echo: Echo) 
 async def test_what_never_reached_the_provider_was_not_sent() -> None:
     async with calling() as http:
         for url in (refusing_url(), "https://[::1", "ftp://127.0.0.1/"):
-            with pytest.raises(NotSent):
+            with pytest.raises(RequestNotSent):
                 await http.call("POST", url, body=b"hello")
 
 
 async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: Echo) -> None:
     echo.next = [Fault.CLOSED_UNREAD]
     async with calling() as http:
-        with pytest.raises(NotSent):
+        with pytest.raises(RequestNotSent):
             await http.call("POST", echo.url.replace("http:", "https:"), body=b"hello")
     assert not echo.calls
 
@@ -78,15 +86,15 @@ async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: Echo) -> None:
 async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowing(echo: Echo, fault: Fault) -> None:
     echo.next = [fault]
     async with calling(patience(fault)) as http:
-        with pytest.raises(Lost):
+        with pytest.raises(ResponseLost):
             await http.call("POST", echo.url, body=b"hello")
     assert len(echo.calls) == (0 if fault is Fault.CLOSED_UNREAD else 1), "it was not sent again"
 
 
 async def test_an_answer_that_never_ends_is_given_up(echo: Echo) -> None:
     echo.next = [Fault.DRIPPING]
-    async with calling(Limits(connect=10.0, silence=10.0, whole=2.0)) as http:
-        with pytest.raises(Lost):
+    async with calling(HttpTimeouts(connect=10.0, silence=10.0, whole=2.0)) as http:
+        with pytest.raises(ResponseLost):
             await http.call("POST", echo.url, body=b"hello")
     assert len(echo.calls) == 1
 
@@ -95,7 +103,7 @@ async def test_a_call_that_went_wrong_leaves_the_next_one_alone(echo: Echo) -> N
     echo.next = [Fault.CLOSED_UNREAD, Told(200, b"x" * 5_000_000), Fault.CUT]
     async with calling() as http:
         for _ in range(3):
-            with suppress(Lost):
+            with suppress(ResponseLost):
                 await http.call("POST", echo.url, max_bytes=1000)
         assert (await http.call("POST", echo.url)).json() == {"method": "POST"}
 
@@ -104,7 +112,7 @@ async def test_no_more_of_an_answer_is_read_than_was_asked_for(echo: Echo) -> No
     echo.next = [Told(200, b"x" * 5_000_000)]
     async with calling() as http:
         answer = await http.call("GET", echo.url, max_bytes=1000)
-        assert (len(answer.body), answer.cut, answer.json()) == (1000, True, {})
+        assert (len(answer.body), answer.truncated, answer.json()) == (1000, True, {})
         assert (await http.call("GET", echo.url)).status == 200
 
 
@@ -138,9 +146,9 @@ async def test_neither_logs_nor_errors_say_where_a_call_went(echo: Echo, caplog:
     async with calling() as http:
         await http.call("POST", f"{echo.url}/bot{SECRET}/sendMessage?chat={SECRET}", body=b"what they said")
         echo.next = [Fault.CLOSED_READ]
-        with pytest.raises(Lost) as lost:
+        with pytest.raises(ResponseLost) as lost:
             await http.call("POST", f"{echo.url}/bot{SECRET}/sendMessage", body=b"what they said")
-        with pytest.raises(NotSent) as not_sent:
+        with pytest.raises(RequestNotSent) as not_sent:
             await http.call("POST", f"{refusing_url()}/bot{SECRET}/sendMessage", body=b"what they said")
     assert any("HTTP Request" in record.getMessage() for record in caplog.records), "httpx has logged the call"
     said = [*(record.getMessage() for record in caplog.records), repr(lost.value), repr(not_sent.value)]
@@ -152,7 +160,7 @@ async def test_neither_logs_nor_errors_say_where_a_call_went(echo: Echo, caplog:
 async def test_a_host_that_nobody_vouches_for_is_told_nothing(tmp_path: Path) -> None:
     echo = Echo()
     async with serving(echo, self_signed(tmp_path)), calling() as http:
-        with pytest.raises(NotSent):
+        with pytest.raises(RequestNotSent):
             await http.call("POST", echo.url.replace("127.0.0.1", "localhost"), body=b"hello")
     assert not echo.calls
 
@@ -204,7 +212,7 @@ def test_a_number_of_seconds_is_a_whole_one_that_is_not_negative() -> None:
     ],
 )
 def test_what_every_provider_means_by_a_status(status: int, kind: type, reason: Reason) -> None:
-    found = trouble("here", Answered(status, {"retry-after": "9"}, b""), NOW)
+    found = failure_of("here", HttpResponse(status, {"retry-after": "9"}, b""), NOW)
     assert found is not None
     assert isinstance(found, kind)
     assert (found.reason, found.code) == (reason, str(status))
@@ -214,4 +222,4 @@ def test_what_every_provider_means_by_a_status(status: int, kind: type, reason: 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 400, 403, 404, 410, 422])
 def test_other_statuses_each_provider_explains_itself(status: int) -> None:
-    assert trouble("here", Answered(status, {}, b""), NOW) is None
+    assert failure_of("here", HttpResponse(status, {}, b""), NOW) is None

@@ -15,7 +15,7 @@ from tests.unit.channels.sending.rig import NOW, outgoing
 
 from afterturn.channels.email.compose import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
 from afterturn.channels.email.message import Receipt, read_mail
-from afterturn.channels.sending import Outgoing, Reason, Undeliverable
+from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable
 from afterturn.channels.types import InboundMessage, SuppressReason
 from afterturn.ids import digest
 from afterturn.model import Attachment, Channel
@@ -29,19 +29,19 @@ HEADERS = {
 }
 
 
-def letter(text: str = "The plumber comes at 9.", **given: Any) -> Outgoing:
+def letter(text: str = "The plumber comes at 9.", **given: Any) -> OutboundMessage:
     return outgoing(Channel.EMAIL, given.pop("account", OURS), given.pop("to", THEIRS), text, **given)
 
 
-def written(message: Outgoing, sender: str | None = None, region: str = "eu-west-1") -> bytes:
+def written(message: OutboundMessage, sender: str | None = None, region: str = "eu-west-1") -> bytes:
     return compose(message, "here", sender=sender or message.account, region=region, now=NOW)
 
 
-def opened(message: Outgoing, sender: str | None = None, region: str = "eu-west-1") -> EmailMessage:
+def opened(message: OutboundMessage, sender: str | None = None, region: str = "eu-west-1") -> EmailMessage:
     return email.message_from_bytes(written(message, sender, region), policy=email.policy.default)
 
 
-def received(message: Outgoing) -> InboundMessage:
+def received(message: OutboundMessage) -> InboundMessage:
     return read_mail(written(message), Receipt(at=NOW + timedelta(minutes=1), accounts=(THEIRS,)))
 
 
@@ -61,7 +61,7 @@ def test_plain_words_stay_readable_on_the_way() -> None:
 
 def test_a_message_whose_name_no_header_can_hold_is_ours_under_another() -> None:
     for name in ("m-ä", "m\r\nBcc: x@y.example"):
-        mail = opened(Outgoing("c-1", name, Channel.EMAIL, OURS, (THEIRS,), "Hi"))
+        mail = opened(OutboundMessage("c-1", name, Channel.EMAIL, OURS, (THEIRS,), "Hi"))
         assert mail["X-Afterturn-Message"] == digest(name)
         assert set(mail.keys()) == HEADERS
 
@@ -112,7 +112,9 @@ def test_no_long_id_is_wrapped_into_something_that_nobody_can_match() -> None:
 
 def test_the_same_message_has_the_same_id_each_time_and_others_have_others() -> None:
     assert opened(letter())["Message-ID"] == opened(letter("Other words"))["Message-ID"]
-    assert len({message_id(m, OURS) for m in (letter(), Outgoing("c-2", "m-1", Channel.EMAIL, OURS, (), ""))}) == 2
+    assert (
+        len({message_id(m, OURS) for m in (letter(), OutboundMessage("c-2", "m-1", Channel.EMAIL, OURS, (), ""))}) == 2
+    )
     assert opened(letter())["Message-ID"].endswith("@homes.example>")
 
 
@@ -138,7 +140,9 @@ def test_files_go_out_as_links() -> None:
 def test_nothing_that_somebody_wrote_becomes_a_header_and_servers_get_plain_ascii_in_short_lines(
     text: str, subject: str, references: list[str], mid: str
 ) -> None:
-    message = Outgoing("c", mid, Channel.EMAIL, OURS, (THEIRS,), text, subject=subject, references=tuple(references))
+    message = OutboundMessage(
+        "c", mid, Channel.EMAIL, OURS, (THEIRS,), text, subject=subject, references=tuple(references)
+    )
     raw = written(message)
     assert raw.isascii()
     assert b"\r" not in raw.replace(b"\r\n", b"")
@@ -196,11 +200,11 @@ def test_unusual_addresses_are_written_to(address: str, written_as: str) -> None
 
 def test_a_mail_has_as_many_recipients_as_ses_takes_and_each_once() -> None:
     many = tuple(f"{number}@b.example" for number in range(MAX_RECIPIENTS))
-    message = Outgoing("c", "m", Channel.EMAIL, OURS, (*many, *many), "Hi")
+    message = OutboundMessage("c", "m", Channel.EMAIL, OURS, (*many, *many), "Hi")
     assert len(opened(message)["To"].addresses) == MAX_RECIPIENTS
     for recipients in ((), (*many, THEIRS)):
         with pytest.raises(Undeliverable):
-            one_part(Outgoing("c", "m", Channel.EMAIL, OURS, recipients, "Hi"), "here")
+            one_part(OutboundMessage("c", "m", Channel.EMAIL, OURS, recipients, "Hi"), "here")
 
 
 def test_a_mail_without_words_is_none() -> None:

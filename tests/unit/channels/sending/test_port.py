@@ -8,14 +8,14 @@ import pytest
 
 from afterturn.channels.outlook import send as outlook
 from afterturn.channels.sending import (
-    Problems,
+    ProviderErrors,
     Reason,
     Sender,
     SendFailed,
     TryLater,
     Uncertain,
     Undeliverable,
-    patience,
+    pause_after,
 )
 from afterturn.channels.ses import send as ses
 from afterturn.channels.telegram.send import TelegramSender
@@ -42,7 +42,7 @@ def test_the_reasons_are_labels() -> None:
 
 
 @pytest.mark.parametrize("problems", [twilio.PROBLEMS, ses.PROBLEMS, outlook.PROBLEMS])
-def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: Problems) -> None:
+def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: ProviderErrors) -> None:
     passing = {Reason.THROTTLED, Reason.UNAVAILABLE, Reason.UNREACHABLE, Reason.CONFIGURATION}
     uncertain = {Reason.ANSWER_LOST, Reason.ANSWER_UNREADABLE}
     assert not problems.never.keys() & problems.later.keys()
@@ -51,9 +51,9 @@ def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: Probl
 
 
 def test_an_unknown_code_is_no_error_of_a_known_kind() -> None:
-    assert Problems(never={"1": Reason.EMPTY}).error_of("here", "2") is None
+    assert ProviderErrors(never={"1": Reason.EMPTY}).error_of("here", "2") is None
 
 
 def test_what_somebody_has_to_put_right_is_left_alone_for_a_while() -> None:
-    assert patience(Reason.CONFIGURATION) == timedelta(minutes=15)
-    assert patience(Reason.THROTTLED) is None
+    assert pause_after(Reason.CONFIGURATION) == timedelta(minutes=15)
+    assert pause_after(Reason.THROTTLED) is None

@@ -32,7 +32,7 @@ from tests.unit.channels.sending.rig import (
 
 from afterturn.aws.session import Access
 from afterturn.channels.email.message import Receipt, read_mail
-from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.ses.send import MAX_RAW_BYTES, SesSender, open_ses
 from afterturn.errors import ConfigError
 from afterturn.model import Channel
@@ -88,11 +88,11 @@ async def opened(url: str, driver: Any, **given: Any) -> AsyncIterator[SesSender
         yield SesSender(client, clock=clock)
 
 
-def letter(text: str = "The plumber comes at 9.", **given: Any) -> Outgoing:
+def letter(text: str = "The plumber comes at 9.", **given: Any) -> OutboundMessage:
     return outgoing(Channel.EMAIL, OURS, given.pop("to", THEIRS), text, subject="Re: Leak", **given)
 
 
-async def sent_by(ses: Ses, message: Outgoing, driver: Any, **given: Any) -> Sent:
+async def sent_by(ses: Ses, message: OutboundMessage, driver: Any, **given: Any) -> SendReceipt:
     async with opened(ses.url, driver, **given) as sender:
         (part,) = sender.parts(message)
         return await sender.send(part)
@@ -101,7 +101,7 @@ async def sent_by(ses: Ses, message: Outgoing, driver: Any, **given: Any) -> Sen
 async def test_a_mail_goes_out_and_an_answer_to_it_finds_its_conversation(ses: Ses, session: Any) -> None:  # noqa: F811
     sent = await sent_by(ses, letter(automatic=True), session)
     name = f"{MAIL_ID}@eu-west-1.amazonses.com"
-    assert sent == Sent(MAIL_ID, NOW, (MAIL_ID, name))
+    assert sent == SendReceipt(MAIL_ID, NOW, (MAIL_ID, name))
     (raw,) = ses.sent
     assert b"Auto-Submitted: auto-replied" in raw
     answer = f"From: {THEIRS}\r\nTo: {OURS}\r\nIn-Reply-To: <{name}>\r\nSubject: Re: Leak\r\n\r\nThanks".encode()

@@ -26,8 +26,8 @@ from tests.unit.channels.sending.rig import (
     told,
 )
 
-from afterturn.channels.http_client import Http
-from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.http_client import HttpClient
+from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.telegram.send import MAX_PARTS, MAX_TEXT, TelegramSender
 from afterturn.channels.types import ThreadMigrated
 from afterturn.errors import ConfigError
@@ -92,15 +92,15 @@ async def telegram() -> AsyncIterator[Telegram]:
         yield provider
 
 
-def sender(http: Http, url: str, token: str = TOKEN) -> TelegramSender:
+def sender(http: HttpClient, url: str, token: str = TOKEN) -> TelegramSender:
     return TelegramSender(http, token=SecretStr(token), clock=clock, api=url)
 
 
-def message(text: str = "The plumber comes at 9.", to: str = f"telegram:{GROUP}", **given: Any) -> Outgoing:
+def message(text: str = "The plumber comes at 9.", to: str = f"telegram:{GROUP}", **given: Any) -> OutboundMessage:
     return outgoing(Channel.TELEGRAM, "110201543", to, text, **given)
 
 
-async def sent_by(telegram: Telegram, given: Outgoing, token: str = TOKEN) -> list[Sent]:
+async def sent_by(telegram: Telegram, given: OutboundMessage, token: str = TOKEN) -> list[SendReceipt]:
     async with calling() as http:
         one = sender(http, telegram.url, token)
         return [await one.send(part) for part in one.parts(given)]
@@ -109,7 +109,7 @@ async def sent_by(telegram: Telegram, given: Outgoing, token: str = TOKEN) -> li
 async def test_a_message_goes_out_plain_and_its_id_is_the_one_that_updates_name(telegram: Telegram) -> None:
     (sent,) = await sent_by(telegram, message("*Hi* <b>you</b> _there_ 😀"))
     assert telegram.sent == [{"chat_id": GROUP, "text": "*Hi* <b>you</b> _there_ 😀"}]
-    assert sent == Sent(f"{GROUP}:1", NOW, (f"{GROUP}:1",))
+    assert sent == SendReceipt(f"{GROUP}:1", NOW, (f"{GROUP}:1",))
 
 
 async def test_an_answer_names_what_it_answers_in_the_same_chat_only(telegram: Telegram) -> None:
@@ -284,7 +284,9 @@ async def test_only_a_chat_can_be_written_to(to: str) -> None:
         (message("Look", attachments=(Attachment(url="telegram:abc"),)), Reason.BAD_ATTACHMENT),
     ],
 )
-async def test_what_no_message_can_be_is_refused_before_anything_is_sent(given: Outgoing, reason: Reason) -> None:
+async def test_what_no_message_can_be_is_refused_before_anything_is_sent(
+    given: OutboundMessage, reason: Reason
+) -> None:
     async with calling() as http:
         with pytest.raises(Undeliverable) as refused:
             sender(http, refusing_url()).parts(given)

@@ -26,8 +26,8 @@ from tests.unit.channels.sending.rig import (
     told,
 )
 
-from afterturn.channels.http_client import Http
-from afterturn.channels.sending import Outgoing, Reason, Sent, TryLater, Uncertain, Undeliverable
+from afterturn.channels.http_client import HttpClient
+from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.splitting import GSM_EXTENSION
 from afterturn.channels.twilio.send import MAX_MEDIA, MAX_PARTS, MAX_TEXT, TwilioSender
 from afterturn.errors import ConfigError
@@ -102,16 +102,16 @@ async def twilio() -> AsyncIterator[Twilio]:
         yield provider
 
 
-def sender(http: Http, url: str, **given: Any) -> TwilioSender:
+def sender(http: HttpClient, url: str, **given: Any) -> TwilioSender:
     secret = SecretStr(given.pop("token", TOKEN))
     return TwilioSender(http, account_sid=ACCOUNT, auth_token=secret, clock=clock, api=url, **given)
 
 
-def sms(text: str = "The plumber comes at 9.", to: str = THEIRS, account: str = OURS, **given: Any) -> Outgoing:
+def sms(text: str = "The plumber comes at 9.", to: str = THEIRS, account: str = OURS, **given: Any) -> OutboundMessage:
     return outgoing(Channel.SMS, account, to, text, **given)
 
 
-async def sent_by(twilio: Twilio, message: Outgoing, **given: Any) -> list[Sent]:
+async def sent_by(twilio: Twilio, message: OutboundMessage, **given: Any) -> list[SendReceipt]:
     async with calling() as http:
         one = sender(http, twilio.url, **given)
         return [await one.send(part) for part in one.parts(message)]
@@ -120,7 +120,7 @@ async def sent_by(twilio: Twilio, message: Outgoing, **given: Any) -> list[Sent]
 async def test_a_text_goes_out_whole_and_its_sid_is_known(twilio: Twilio) -> None:
     (sent,) = await sent_by(twilio, sms("Grüße & 1+1=2 😀"), status_callback=CALLBACK)
     assert twilio.sent == [{"To": THEIRS, "From": OURS, "Body": "Grüße & 1+1=2 😀", "StatusCallback": CALLBACK}]
-    assert sent == Sent(f"SM{1:032x}", NOW, (f"SM{1:032x}",))
+    assert sent == SendReceipt(f"SM{1:032x}", NOW, (f"SM{1:032x}",))
 
 
 async def test_an_answer_goes_back_by_the_network_that_it_came_by(twilio: Twilio) -> None:
@@ -179,7 +179,7 @@ async def test_the_parts_of_a_message_are_the_same_each_time_and_numbered() -> N
     ],
 )
 async def test_what_no_text_message_can_be_is_refused_before_anything_is_sent(
-    message: Outgoing, reason: Reason
+    message: OutboundMessage, reason: Reason
 ) -> None:
     async with calling() as http:
         with pytest.raises(Undeliverable) as refused:
@@ -189,7 +189,7 @@ async def test_what_no_text_message_can_be_is_refused_before_anything_is_sent(
 
 @pytest.mark.parametrize("recipients", [(), ("",), (" ",), (THEIRS, "+15158226443"), ("whatsapp:",)])
 async def test_a_text_has_one_recipient(recipients: tuple[str, ...]) -> None:
-    message = Outgoing("c", "m", Channel.SMS, OURS, recipients, "Hi")
+    message = OutboundMessage("c", "m", Channel.SMS, OURS, recipients, "Hi")
     async with calling() as http:
         with pytest.raises(Undeliverable) as refused:
             await sender(http, refusing_url()).send(message)

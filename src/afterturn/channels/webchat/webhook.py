@@ -11,18 +11,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from afterturn.channels.sanitize import facts
+from afterturn.channels.sanitize import clean_lines
 from afterturn.channels.types import ChannelEvent, InboundMessage, Party, Thread, WebhookRequest
 from afterturn.errors import InvalidInput
 from afterturn.ids import digest, legal_id
-from afterturn.model import Channel, Id, Record, Text, parse
+from afterturn.model import Channel, Id, Record, Text
+from afterturn.model import parse as parse_record
 from afterturn.strict_json import read_json
 
 ACCOUNT = "web"
 """Ours, in the directory, where the page says no other."""
 
 
-class Said(Record):
+class ChatMessage(Record):
     """What the page's server sends."""
 
     conversation_id: Id
@@ -33,24 +34,24 @@ class Said(Record):
     name: Annotated[str, Field(max_length=200)] = ""
 
 
-def read(request: WebhookRequest, *, now: datetime) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime) -> tuple[ChannelEvent, ...]:
     """The message. Raises InvalidInput that says what is wrong."""
     value = read_json(request.body, where="body")
     if not isinstance(value, dict):
         raise InvalidInput("body: is JSON, but not an object; give one message")
-    said = parse(Said, value)
-    conversation_id = legal_id("web:", said.conversation_id)
-    sender = said.sender or said.conversation_id
+    message = parse_record(ChatMessage, value)
+    conversation_id = legal_id("web:", message.conversation_id)
+    sender = message.sender or message.conversation_id
     return (
         InboundMessage(
             channel=Channel.WEB,
             # A page counts its own messages: the first one of each visitor may be ``m-1``.
-            provider_id=f"web-{digest(said.conversation_id, said.message_id)}",
-            party=Party(said.account, sender),
+            provider_id=f"web-{digest(message.conversation_id, message.message_id)}",
+            party=Party(message.account, sender),
             thread=Thread(conversation_id),
             at=now,
-            text=said.text,
+            text=message.text,
             participants=(sender,),
-            extra=facts(name=said.name or None),
+            extra=clean_lines(name=message.name or None),
         ),
     )

@@ -20,7 +20,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from urllib.parse import parse_qsl
 
-from afterturn.channels.sanitize import attachment, bounded, facts, place, same, text_of
+from afterturn.channels.sanitize import (
+    attachment,
+    clean_lines,
+    clean_message_text,
+    geo_attachment,
+    limit_attachments,
+    secrets_equal,
+)
 from afterturn.channels.types import (
     ChannelEvent,
     DeliveryUpdate,
@@ -79,14 +86,14 @@ def verify(request: WebhookRequest, auth_token: str) -> None:
     body_hash = dict(_pairs(_query(request))).get("bodySHA256")
     if body_hash is not None:
         pairs = []
-        if not same(body_hash.lower(), hashlib.sha256(request.body).hexdigest()):
+        if not secrets_equal(body_hash.lower(), hashlib.sha256(request.body).hexdigest()):
             raise Rejected(401, "the body is not the one that was signed")
     else:
         pairs = sorted(set(_pairs(_form(request))))
     signed = "".join(name + value for name, value in pairs)
     good = False
     for url in _spellings(request.url):
-        good |= same(given, _signature(url + signed, auth_token) if auth_token else "")
+        good |= secrets_equal(given, _signature(url + signed, auth_token) if auth_token else "")
     if not good:
         raise Rejected(
             401, "the signature is wrong: is the auth token this account's, and the public URL the one called?"
@@ -101,7 +108,7 @@ def fields(request: WebhookRequest) -> Mapping[str, str]:
     return found
 
 
-def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A message, a delivery, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     sid = form.get("MessageSid") or form.get("SmsSid") or form.get("SmsMessageSid") or ""
@@ -115,8 +122,8 @@ def read(request: WebhookRequest, *, now: datetime, region: str | None = None) -
 
 def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> InboundMessage:
     sender = legal_id("", normalise(form.get("From", ""), region) or "unknown")
-    extra = facts(name=form.get("ProfileName"))
-    text = text_of(form.get("Body", ""), extra)
+    extra = clean_lines(name=form.get("ProfileName"))
+    text = clean_message_text(form.get("Body", ""), extra)
     if opt := _opt(form.get("OptOutType", ""), text):
         extra["opt"] = opt
     return InboundMessage(
@@ -126,10 +133,14 @@ def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | Non
         thread=Thread(legal_id("" if ":" in sender else "sms:", sender)),
         at=now,
         text=text,
-        attachments=bounded(
+        attachments=limit_attachments(
             [
                 *(attachment(form[f"MediaUrl{n}"], form.get(f"MediaContentType{n}"), "") for n in _media(form)),
-                *([place(form["Latitude"], form.get("Longitude"), form.get("Label"))] if form.get("Latitude") else []),
+                *(
+                    [geo_attachment(form["Latitude"], form.get("Longitude"), form.get("Label"))]
+                    if form.get("Latitude")
+                    else []
+                ),
             ],
             extra,
         ),

@@ -2,7 +2,7 @@
 
 https://docs.aws.amazon.com/ses/latest/dg/receiving-email-notifications-contents.html and
 https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html. A mail comes with the
-notification, as text or as base64, or lies in S3: then :func:`read` asks for it and :func:`fetched` reads it.
+notification, as text or as base64, or lies in S3: then :func:`parse` requests it and :func:`parse_fetched` reads it.
 
 What SES takes for spam or a virus is stored and hushed: a filter that errs must not lose a tenant's mail.
 """
@@ -16,7 +16,7 @@ from datetime import datetime
 
 from afterturn.channels.email.addresses import spelt
 from afterturn.channels.email.message import Receipt, read_mail, received_time
-from afterturn.channels.sanitize import cleaned, fact, field, json_object, label
+from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, label
 from afterturn.channels.ses.sns import open_envelope, verify
 from afterturn.channels.types import (
     ChannelEvent,
@@ -30,7 +30,7 @@ from afterturn.channels.types import (
 )
 from afterturn.clock import to_text
 
-__all__ = ["fetched", "read", "read_notification", "verify"]
+__all__ = ["parse", "parse_fetched", "parse_notification", "verify"]
 
 MAX_ACCOUNTS = 50
 
@@ -57,7 +57,7 @@ _SOFT_BOUNCE_RANK = 25
 """Above a delay and below a delivery: a full mailbox or an absence note, after which the mail may still get through."""
 
 
-def read(request: WebhookRequest, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
     """The arrivals of a verified request. ``own``: our addresses, or domains as ``@example.com``.
 
     Raises Rejected (400) for what is no envelope of SNS.
@@ -68,16 +68,16 @@ def read(request: WebhookRequest, *, now: datetime, own: Collection[str] = froze
             return (Ignored("subscribe-url-not-of-sns"),)
         # Both are confirmed at the same address: what has ended begins anew, as long as the topic is one of ours.
         action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
-        return (SubscriptionEvent("sns", action, {"url": envelope.subscribe_url, "topic": fact(envelope.topic)}),)
-    return read_notification(envelope.message, now=now, own=own)
+        return (SubscriptionEvent("sns", action, {"url": envelope.subscribe_url, "topic": clean_line(envelope.topic)}),)
+    return parse_notification(envelope.message, now=now, own=own)
 
 
-def read_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
+def parse_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
     """The arrivals of what SES wrote into the envelope. Never raises but MissingExtra."""
     notification = json_object(text.encode("utf-8", "surrogatepass"))
     if notification is None:
         return (Ignored("not-from-ses"),)
-    kind = field(notification, "notificationType") or field(notification, "eventType")
+    kind = get_path(notification, "notificationType") or get_path(notification, "eventType")
     name = kind.lower().replace(" ", "") if isinstance(kind, str) else ""
     if name == "received":
         return (_received(notification, now, own),)
@@ -86,8 +86,10 @@ def read_notification(text: str, *, now: datetime, own: Collection[str] = frozen
     return (Ignored("event-of-no-interest" if name else "not-from-ses"),)
 
 
-def fetched(asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()) -> InboundMessage:
-    """The mail that :func:`read` asked for, as it lay in S3."""
+def parse_fetched(
+    asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()
+) -> InboundMessage:
+    """The mail that :func:`parse` requested, as it lay in S3."""
     reference = asked.reference
     verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
     receipt = Receipt(
@@ -96,31 +98,31 @@ def fetched(asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[s
         own=frozenset(own),
         mail_id=reference.get("mail_id"),
         suppress=_hush(verdicts),
-        extra={**verdicts, "raw": fact(f"s3://{reference['bucket']}/{reference['key']}")},
+        extra={**verdicts, "raw": clean_line(f"s3://{reference['bucket']}/{reference['key']}")},
     )
     return read_mail(raw, receipt)
 
 
 def _received(notification: object, now: datetime, own: Collection[str]) -> ChannelEvent:
-    action = field(notification, "receipt", "action")
-    mail_id = fact(field(notification, "mail", "messageId"))
-    received_at = field(notification, "mail", "timestamp") or field(notification, "receipt", "timestamp")
-    recipients = field(notification, "receipt", "recipients")
-    accounts = [spelt(fact(name)) for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
-    verdicts = _verdicts(field(notification, "receipt"))
-    content = field(notification, "content")
+    action = get_path(notification, "receipt", "action")
+    mail_id = clean_line(get_path(notification, "mail", "messageId"))
+    received_at = get_path(notification, "mail", "timestamp") or get_path(notification, "receipt", "timestamp")
+    recipients = get_path(notification, "receipt", "recipients")
+    accounts = [spelt(clean_line(name)) for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
+    verdicts = _verdicts(get_path(notification, "receipt"))
+    content = get_path(notification, "content")
     if isinstance(content, str):
         receipt = Receipt(
             at=received_time(received_at, now),
             accounts=tuple(account for account in accounts if account),
             own=frozenset(own),
             mail_id=mail_id or None,
-            envelope_sender=fact(field(notification, "mail", "source")),
+            envelope_sender=clean_line(get_path(notification, "mail", "source")),
             suppress=_hush(verdicts),
             extra=verdicts,
         )
-        return read_mail(_bytes(content, field(action, "encoding")), receipt)
-    bucket, key = cleaned(field(action, "bucketName")), cleaned(field(action, "objectKey"))
+        return read_mail(_bytes(content, get_path(action, "encoding")), receipt)
+    bucket, key = clean_string(get_path(action, "bucketName")), clean_string(get_path(action, "objectKey"))
     if bucket and key:
         reference = {"bucket": bucket, "key": key, "mail_id": mail_id, "accounts": " ".join(filter(None, accounts))}
         return FetchRequest("s3", {**reference, "received_at": to_text(received_time(received_at, now)), **verdicts})
@@ -139,7 +141,7 @@ def _bytes(content: str, encoding: object) -> bytes:
 
 def _verdicts(receipt: object) -> dict[str, str]:
     """Those that are no ``PASS``."""
-    found = {name: label(field(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
+    found = {name: label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
     return {name: status for name, status in found.items() if status and status != "PASS"}
 
 
@@ -148,16 +150,16 @@ def _hush(verdicts: Mapping[str, str]) -> SuppressReason | None:
 
 
 def _delivery(notification: object, name: str, now: datetime) -> ChannelEvent:
-    provider_id = fact(field(notification, "mail", "messageId"))
+    provider_id = clean_line(get_path(notification, "mail", "messageId"))
     if not provider_id:
         return Ignored("event-without-message-id")
-    detail = field(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
-    soft = name == "bounce" and label(field(detail, "bounceType")) not in {"Permanent", "Undetermined"}
+    detail = get_path(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
+    soft = name == "bounce" and label(get_path(detail, "bounceType")) not in {"Permanent", "Undetermined"}
     return DeliveryUpdate(
         provider_id=provider_id,
         state="soft-bounced" if soft else _STATES[name],
         rank=_SOFT_BOUNCE_RANK if soft else _RANKS[name],
-        at=received_time(field(detail, "timestamp") or field(notification, "mail", "timestamp"), now),
+        at=received_time(get_path(detail, "timestamp") or get_path(notification, "mail", "timestamp"), now),
         error=_error(name, detail),
     )
 
@@ -169,8 +171,8 @@ def _error(name: str, detail: object) -> str | None:
         "complaint": ("complaintFeedbackType",),
         "deliverydelay": ("delayType",),
     }.get(name, ())
-    found = [label(field(detail, word)) for word in words]
-    recipients = field(detail, "bouncedRecipients")
+    found = [label(get_path(detail, word)) for word in words]
+    recipients = get_path(detail, "bouncedRecipients")
     if isinstance(recipients, list) and recipients:
-        found.append(label(field(recipients[0], "status")))
+        found.append(label(get_path(recipients[0], "status")))
     return " ".join(filter(None, found)) or None

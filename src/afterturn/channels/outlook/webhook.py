@@ -1,6 +1,6 @@
 """Mail in Outlook, told by Microsoft Graph: https://learn.microsoft.com/graph/change-notifications-overview.
 
-A notification only says that there is a message: :func:`read` asks for it and :func:`fetched` reads it. Its id is its
+A notification only says that there is a message: :func:`parse` requests it and :func:`parse_fetched` reads it. Its id is its
 ``internetMessageId``, so that it stays the same message when it moves to another folder and its Graph id changes.
 """
 
@@ -17,7 +17,7 @@ from afterturn.channels.email.html_text import text_of_html
 from afterturn.channels.email.message import Receipt, Written, arrived, received_time
 from afterturn.channels.email.reader import TROUBLES, message_ids, parse_date, raw_header
 from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
-from afterturn.channels.sanitize import cleaned, fact, field, json_object, same
+from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, secrets_equal
 from afterturn.channels.types import (
     ChannelEvent,
     FetchRequest,
@@ -65,7 +65,7 @@ def verify(request: WebhookRequest, *, client_states: Collection[str]) -> None:
         raise Rejected(401, "no notification names the clientState of a subscription of ours")
 
 
-def read(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[ChannelEvent, ...]:
     """The arrivals of a verified request, in order, each message once; what is wrong in a batch stays alone.
 
     Raises Rejected (400, 413) for what Graph would not send.
@@ -77,15 +77,15 @@ def read(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[Ch
     return tuple(_once(found))
 
 
-def fetched(
+def parse_fetched(
     message: object, *, now: datetime, accounts: tuple[str, ...] = (), own: Collection[str] = frozenset()
 ) -> ChannelEvent:
-    """The message that :func:`read` asked for, as the JSON that Graph answered. Raises MissingExtra and nothing else.
+    """The message that :func:`parse` requested, as the JSON that Graph answered. Raises MissingExtra and nothing else.
 
     ``accounts``: the mailbox that was read; ``own``: addresses of ours, or domains as ``@example.com``.
     """
     if not isinstance(message, dict) or not message.get("id"):
-        return Ignored("message-gone" if field(message, "error") else "not-a-message")
+        return Ignored("message-gone" if get_path(message, "error") else "not-a-message")
     if message.get("isDraft") is True:
         return Ignored("draft")
     ours = tuple(account.lower() for account in accounts)
@@ -95,7 +95,7 @@ def fetched(
         accounts=ours,
         own=frozenset(own),
         # With neither a name nor content there is only the id that it has in this folder.
-        mail_id=None if mail.sender or mail.text else f"graph-{fact(message['id'])}",
+        mail_id=None if mail.sender or mail.text else f"graph-{clean_line(message['id'])}",
         extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
     )
     found = arrived(mail, receipt)
@@ -119,35 +119,35 @@ def _token(request: WebhookRequest) -> str | None:
 def _notifications(request: WebhookRequest) -> list[object]:
     if len(request.body) > MAX_BODY_BYTES:
         raise Rejected(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-    value = field(json_object(request.body), "value")
+    value = get_path(json_object(request.body), "value")
     if not isinstance(value, list):
         raise Rejected(400, 'the body is not a JSON object with a list "value"')
     return value
 
 
 def _is_ours(notification: object, client_states: Collection[str]) -> bool:
-    given = field(notification, "clientState")
-    return isinstance(given, str) and any(same(given, state) for state in client_states)
+    given = get_path(notification, "clientState")
+    return isinstance(given, str) and any(secrets_equal(given, state) for state in client_states)
 
 
 def _arrival(notification: object, client_states: Collection[str]) -> ChannelEvent:
     if not _is_ours(notification, client_states):
         return Ignored("wrong-client-state")
     reference = {
-        "subscription": fact(field(notification, "subscriptionId")),
-        "tenant": fact(field(notification, "tenantId")),
+        "subscription": clean_line(get_path(notification, "subscriptionId")),
+        "tenant": clean_line(get_path(notification, "tenantId")),
     }
-    event = field(notification, "lifecycleEvent")
+    event = get_path(notification, "lifecycleEvent")
     if event is not None:
         action = _LIFECYCLE.get(event) if isinstance(event, str) else None
         return SubscriptionEvent("graph", action, reference) if action else Ignored("unknown-lifecycle-event")
-    change = field(notification, "changeType")
+    change = get_path(notification, "changeType")
     if change != "created":
         return Ignored("message-changed" if change in ("updated", "deleted") else "unknown-change")
-    kind = field(notification, "resourceData", "@odata.type")
+    kind = get_path(notification, "resourceData", "@odata.type")
     if isinstance(kind, str) and not kind.lower().endswith("message"):
         return Ignored("not-a-message")
-    resource = cleaned(field(notification, "resource"))
+    resource = clean_string(get_path(notification, "resource"))
     # It becomes part of an address that is called with our credentials.
     if not _RESOURCE.fullmatch(resource) or ".." in resource:
         return Ignored("bad-resource")
@@ -169,13 +169,13 @@ def _once(arrivals: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
 
 def _written(message: dict[str, object]) -> Written:
     carried = _headers(message.get("internetMessageHeaders"))
-    sent = cleaned(message.get("sentDateTime"))
+    sent = clean_string(message.get("sentDateTime"))
     sender = _address(message.get("from")) or _address(message.get("sender"))
-    subject = cleaned(message.get("subject"))
-    text = _body(message.get("body")) or cleaned(message.get("bodyPreview"))
-    message_id = cleaned(message.get("internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    subject = clean_string(message.get("subject"))
+    text = _body(message.get("body")) or clean_string(message.get("bodyPreview"))
+    message_id = clean_string(message.get("internetMessageId")).strip().removeprefix("<").removesuffix(">")
     fingerprint = digest(sender, subject, sent, text)
-    group = fact(message.get("conversationId"))
+    group = clean_line(message.get("conversationId"))
     new = _body(message.get("uniqueBody"))
     return Written(
         message_id=message_id,
@@ -198,7 +198,7 @@ def _headers(listed: object) -> MailMessage:
     """As if they stood in a mail, so that they are read as a mail's."""
     mail = MailMessage()
     for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
-        name, value = cleaned(field(item, "name")), cleaned(field(item, "value"))
+        name, value = clean_string(get_path(item, "name")), clean_string(get_path(item, "value"))
         if name.lower() in _READ_HEADERS or name.lower() == "date":
             mail[name] = value
     return mail
@@ -209,8 +209,8 @@ def _is_disowned(listed: object) -> bool:
     sender has written.
     """
     for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
-        if cleaned(field(item, "name")).lower() == "authentication-results":
-            found = cleaned(field(item, "value"))[:MAX_RESULTS_CHARS].lower()
+        if clean_string(get_path(item, "name")).lower() == "authentication-results":
+            found = clean_string(get_path(item, "value"))[:MAX_RESULTS_CHARS].lower()
             return bool(_DMARC_FAILED.search(found)) and "compauth=pass" not in found
     return False
 
@@ -223,8 +223,8 @@ def _said_at(sent: str) -> datetime | None:
 
 
 def _body(body: object) -> str:
-    text = cleaned(field(body, "content"))
-    if str(field(body, "contentType")).lower() != "html":
+    text = clean_string(get_path(body, "content"))
+    if str(get_path(body, "contentType")).lower() != "html":
         return text.replace("\r\n", "\n").replace("\r", "\n").strip()
     try:
         return text_of_html(text[:MAX_HTML_CHARS])
@@ -233,7 +233,7 @@ def _body(body: object) -> str:
 
 
 def _address(party: object) -> str:
-    return spelt(fact(field(party, "emailAddress", "address")))
+    return spelt(clean_line(get_path(party, "emailAddress", "address")))
 
 
 def _addresses(parties: object) -> list[str]:
@@ -248,8 +248,8 @@ def _attachments(message: dict[str, object], message_id: str) -> list[dict[str, 
         return [
             {
                 "url": f"{place}/{number}"[:4000],
-                "mediaType": cleaned(field(item, "contentType")),
-                "name": cleaned(field(item, "name")),
+                "mediaType": clean_string(get_path(item, "contentType")),
+                "name": clean_string(get_path(item, "name")),
             }
             for number, item in enumerate(listed[:MAX_FILES], 1)
         ]

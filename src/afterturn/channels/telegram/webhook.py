@@ -17,16 +17,16 @@ from typing import Any
 
 from afterturn.channels.sanitize import (
     attachment,
-    bounded,
-    cleaned,
-    fact,
-    facts,
-    field,
+    clean_line,
+    clean_lines,
+    clean_message_text,
+    clean_string,
     from_seconds,
+    geo_attachment,
+    get_path,
     json_object,
-    place,
-    same,
-    text_of,
+    limit_attachments,
+    secrets_equal,
 )
 from afterturn.channels.types import (
     ChannelEvent,
@@ -89,11 +89,11 @@ def verify(request: WebhookRequest, secret: str) -> None:
     """Raises Rejected unless the request carries the secret that the webhook was registered with."""
     if HEADER not in request.headers:
         raise Rejected(401, "has no secret token: register the webhook with one")
-    if not same(request.headers[HEADER], secret):
+    if not secrets_equal(request.headers[HEADER], secret):
         raise Rejected(401, "the secret token is wrong")
 
 
-def read(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelEvent, ...]:
+def parse(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelEvent, ...]:
     """What an update means to us. ``bot``: the bot's id or name, which no update says. Never raises Rejected."""
     update = json_object(request.body)
     if update is None:
@@ -117,7 +117,7 @@ def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datet
 
 
 def _read(message: Mapping[str, Any], edited: datetime | None, now: datetime, bot: str) -> ChannelEvent:
-    chat, number = _id(field(message, "chat", "id")), _id(message.get("message_id"))
+    chat, number = _id(get_path(message, "chat", "id")), _id(message.get("message_id"))
     if chat is None or number is None:
         return Ignored("unreadable")
     if (after := _id(message.get("migrate_to_chat_id"))) is not None:
@@ -131,16 +131,16 @@ def _content(
     message: Mapping[str, Any], edited: datetime | None, chat: str, number: str, now: datetime, bot: str
 ) -> ChannelEvent:
     extra = _extra(message, chat)
-    text = text_of(message.get("text"), extra) or text_of(message.get("caption"), extra)
-    text = text or text_of(_in_words(message), extra)
-    files = bounded(_attachments(message), extra)
+    text = clean_message_text(message.get("text"), extra) or clean_message_text(message.get("caption"), extra)
+    text = text or clean_message_text(_in_words(message), extra)
+    files = limit_attachments(_attachments(message), extra)
     if not text and not files and "left_out" not in extra:
         return Ignored("unreadable" if _CONTENT & message.keys() else "service-message")
     provider_id, thread = legal_id("", f"{chat}:{number}"), Thread(_conversation(chat))
     if edited is not None:
         return MessageEdited(provider_id=provider_id, thread=thread, at=edited, text=text, attachments=files)
     sender = _sender(message, chat)
-    album = fact(message.get("media_group_id"))
+    album = clean_line(message.get("media_group_id"))
     return InboundMessage(
         channel=Channel.TELEGRAM,
         provider_id=provider_id,
@@ -167,32 +167,35 @@ def _id(value: object) -> str | None:
 
 
 def _sender(message: Mapping[str, Any], chat: str) -> str:
-    if speaking := _id(field(message, "sender_chat", "id")):
+    if speaking := _id(get_path(message, "sender_chat", "id")):
         return legal_id("chat", speaking)
-    user = _id(field(message, "from", "id"))
+    user = _id(get_path(message, "from", "id"))
     return legal_id("user", user) if user else legal_id("chat", chat)
 
 
 def _hush(message: Mapping[str, Any], bot: str) -> SuppressReason | None:
-    sender = field(message, "from")
-    if bot.lstrip("@").lower() in {_id(field(sender, "id")), cleaned(field(sender, "username")).lower() or None}:
+    sender = get_path(message, "from")
+    if bot.lstrip("@").lower() in {
+        _id(get_path(sender, "id")),
+        clean_string(get_path(sender, "username")).lower() or None,
+    }:
         return SuppressReason.OWN
     if message.get("is_automatic_forward") is True:  # from the channel that belongs to the group
         return SuppressReason.BULK
-    if field(sender, "is_bot") is True and "sender_chat" not in message:
+    if get_path(sender, "is_bot") is True and "sender_chat" not in message:
         return SuppressReason.AUTO_REPLY
     return None
 
 
 def _extra(message: Mapping[str, Any], chat: str) -> dict[str, str]:
-    speaks = "sender_chat" if _id(field(message, "sender_chat", "id")) else "from"
-    names = [fact(field(message, speaks, key)) for key in ("title", "first_name", "last_name")]
-    replied = _id(field(message, "reply_to_message", "message_id"))
-    return facts(
+    speaks = "sender_chat" if _id(get_path(message, "sender_chat", "id")) else "from"
+    names = [clean_line(get_path(message, speaks, key)) for key in ("title", "first_name", "last_name")]
+    replied = _id(get_path(message, "reply_to_message", "message_id"))
+    return clean_lines(
         name=" ".join(name for name in names if name),
-        username=field(message, speaks, "username"),
+        username=get_path(message, speaks, "username"),
         topic=_id(message.get("message_thread_id")),
-        reply_to=f"{_id(field(message, 'reply_to_message', 'chat', 'id')) or chat}:{replied}" if replied else "",
+        reply_to=f"{_id(get_path(message, 'reply_to_message', 'chat', 'id')) or chat}:{replied}" if replied else "",
     )
 
 
@@ -224,7 +227,7 @@ def _texts(thing: Mapping[str, Any], *keys: str) -> list[str]:
 
 def _listed(thing: Mapping[str, Any], title: str, items: str) -> str:
     entries = thing.get(items)
-    lines = [line for entry in (entries if isinstance(entries, list) else []) if (line := field(entry, "text"))]
+    lines = [line for entry in (entries if isinstance(entries, list) else []) if (line := get_path(entry, "text"))]
     return "\n".join([*_texts(thing, title), *(f"- {line}" for line in lines if isinstance(line, str))])
 
 
@@ -237,15 +240,15 @@ def _attachments(message: Mapping[str, Any]) -> list[Attachment | None]:
             continue
         if isinstance(thing := message.get(kind), dict):
             files.append(_file(thing, _sticker(thing) if kind == "sticker" else usual))
-    paid = field(message, "paid_media", "paid_media")
+    paid = get_path(message, "paid_media", "paid_media")
     for item in paid if isinstance(paid, list) else []:
-        if photo := _largest(field(item, "photo")):
+        if photo := _largest(get_path(item, "photo")):
             files.append(_file(photo, "image/jpeg"))
-        if isinstance(video := field(item, "video"), dict):
+        if isinstance(video := get_path(item, "video"), dict):
             files.append(_file(video, "video/mp4"))
     if isinstance(location := message.get("location"), dict):
-        name = field(message, "venue", "title")
-        files.append(place(location.get("latitude"), location.get("longitude"), name))
+        name = get_path(message, "venue", "title")
+        files.append(geo_attachment(location.get("latitude"), location.get("longitude"), name))
     return files
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import SecretStr
 
-from afterturn.channels.http_client import Answered, Http, asked, trouble
+from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, send_repeatable
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, TryLater, Uncertain
 from afterturn.clock import Clock
 
@@ -22,16 +22,16 @@ MARGIN = timedelta(minutes=2)
 """A token is not used in its last minutes: clocks differ, and calls take time."""
 MAX_LIFETIME = timedelta(hours=24)
 
-Call = Callable[[Mapping[str, str]], Awaitable[Answered]]
+AuthorizedCall = Callable[[Mapping[str, str]], Awaitable[HttpResponse]]
 """One request, with the headers that say who asks."""
 
 
-class GraphAccess:
+class GraphClient:
     """``tenant``: its id or a domain of it; ``api``, ``login``: other than the world's for national clouds."""
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
         tenant: str,
         client_id: str,
@@ -50,7 +50,7 @@ class GraphAccess:
         self._token: tuple[str, datetime] | None = None
         self._renewing = asyncio.Lock()
 
-    async def answered(self, call: Call) -> Answered:
+    async def call(self, call: AuthorizedCall) -> HttpResponse:
         """What Graph answers, after a renewal where it takes the token no longer. Raises what the call raises, and
         TryLater where no token is to be had.
         """
@@ -78,9 +78,9 @@ class GraphAccess:
         }
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         at = self.clock()
-        answer = await asked(self.http, "graph login", "POST", self._login, headers, urlencode(form).encode())
+        answer = await send_repeatable(self.http, "graph login", "POST", self._login, headers, urlencode(form).encode())
         if answer.status != 200:
-            found = trouble("graph login", answer, at)
+            found = failure_of("graph login", answer, at)
             if isinstance(found, TryLater):
                 raise found
             if isinstance(found, Uncertain):
