@@ -1,7 +1,8 @@
-"""Mail in Outlook, told by Microsoft Graph: https://learn.microsoft.com/graph/change-notifications-overview.
+"""Microsoft Graph change notifications for Outlook mail.
 
-A notification only says that there is a message: :func:`parse` requests it and :func:`parse_fetched` reads it. Its id is its
-``internetMessageId``, so that it stays the same message when it moves to another folder and its Graph id changes.
+https://learn.microsoft.com/graph/change-notifications-overview. A notification only names a message: :func:`parse`
+returns a FetchRequest and :func:`parse_fetched` parses the response. The message id is its ``internetMessageId``, which
+stays the same when the message moves to another folder and its Graph id changes.
 """
 
 from __future__ import annotations
