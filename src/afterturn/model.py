@@ -37,6 +37,7 @@ MAX_TEXT_BYTES = 300_000
 MAX_MESSAGE_BYTES = 350_000
 """Of a message's texts together, for the same reason."""
 MAX_PARTICIPANTS = 100
+MAX_PREVIEW_CHARS = 200
 MAX_TURN_MESSAGES = 30
 MAX_TURN_BYTES = 3_500_000
 """One turn has to fit a DynamoDB transaction (100 items, up to three for a message, and 4 MB)."""
@@ -204,13 +205,17 @@ class Message(Record):
 
 
 class ConversationMeta(Record):
-    """What the writer knows of a conversation: the attributes that the writer owns."""
+    """What the writer knows of a conversation: the attributes that the writer owns.
+
+    ``contact_name``: what the first participant calls themselves. It is shown beside the address and identifies nobody.
+    """
 
     id: Id
     channel: Channel
     property_id: Id | None = None
     type: Label = "general"
     participants: Annotated[tuple[Id, ...], Field(max_length=MAX_PARTICIPANTS)] = ()
+    contact_name: Annotated[Text, Field(max_length=200)] | None = None
     status: Status = Status.OPEN
     synthetic: bool = False
     gauntlet: bool = False
@@ -237,6 +242,28 @@ class StoredStamp(Record):
     error: str | None = None
 
 
+class SendProblem(Record):
+    """Why a message was not sent, where a person has to act: the outbox's state and its reason."""
+
+    state: Label
+    reason: Annotated[Text, Field(max_length=MAX_PREVIEW_CHARS)] | None = None
+
+
+class MessagePreview(Record):
+    """The newest message of a conversation as the inbox shows it.
+
+    ``text``: the beginning in one line, at most 200 characters and 300 bytes of UTF-8. ``attachments``: their number.
+    """
+
+    message_id: Id
+    direction: Direction
+    role: Role
+    at: Time
+    text: Annotated[Text, Field(max_length=MAX_PREVIEW_CHARS)]
+    attachments: int = 0
+    send_problem: SendProblem | None = None
+
+
 class Conversation(ConversationMeta):
     """A conversation as it is stored.
 
@@ -252,6 +279,7 @@ class Conversation(ConversationMeta):
     message_count: int = 0
     assignee: Id | None = None
     revision: int = 0
+    preview: MessagePreview | None = None
     reactions: Mapping[str, StoredStamp] = Field(default_factory=dict)
 
     @property

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from afterturn.channels.ingest import DELIVERY
-from afterturn.channels.outbox import DISPATCHED
-from afterturn.model import Direction, Message
+from afterturn.channels.outbox import DISPATCHED, send_problem
+from afterturn.model import SendProblem
 from afterturn.store.port import Keeper
 
 _SENDING = {
@@ -49,17 +49,6 @@ async def sending_of(keeper: Keeper, conversation_id: str, ids: Sequence[str]) -
     return sent
 
 
-async def unsent_of(keeper: Keeper, newest: Mapping[str, Message | None]) -> Mapping[str, Delivered]:
-    """Of these conversations, by id with their newest message, those where it is ours and a person has to see to
-    sending it. In one look: what providers said since is not asked for.
-    """
-    ours = ((one, said.id) for one, said in newest.items() if said is not None and said.direction is Direction.OUTBOUND)
-    keys = {f"{one} {message}": one for one, message in ours}
-    noted = await keeper.noted(DISPATCHED, list(keys)) if keys else {}
-    known = {keys[key]: delivered(value) for key, value in noted.items()}
-    return {one: found for one, found in known.items() if found is not None and found.bad}
-
-
 async def noted_of(keeper: Keeper, name: str, conversation_id: str, ids: Sequence[str]) -> Mapping[str, JsonValue]:
     """Notes of a conversation's messages, by message."""
     keys = {f"{conversation_id} {one}": one for one in ids}
@@ -79,8 +68,14 @@ def delivered(noted: JsonValue) -> Delivered | None:
         worst = next((one for one in heard if one["state"] in _LOST), heard[-1])
         words = f"sent, {str(worst['state']).replace('_', ' ')}"
         return Delivered(f"{words}: {worst['error']}" if worst.get("error") else words, worst["state"] in _LOST)
-    bad = noted["state"] not in ("sent", "waiting") or reason == "channel-not-set-up"
+    bad = send_problem(str(noted["state"]), reason if isinstance(reason, str) else None) is not None
     return Delivered(f"{words}: {reason}" if reason else words, bad)
+
+
+def problem_text(problem: SendProblem) -> str:
+    """The problem in words."""
+    words = _SENDING.get(problem.state, problem.state)
+    return f"{words}: {problem.reason}" if problem.reason else words
 
 
 def _provider_ids(noted: JsonValue) -> list[str]:

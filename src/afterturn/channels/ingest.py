@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from afterturn import telemetry
 from afterturn.channels.directory import Directory
-from afterturn.channels.names import name_notes
+from afterturn.channels.names import contact_name, name_notes
 from afterturn.channels.records import message_of, meta_of
 from afterturn.channels.routing import resolve_property
 from afterturn.channels.thread_migration import carry, decide
@@ -179,7 +179,8 @@ class Ingest:
         message = message_of(one)
         again = seen is not None or any(name in known[THREAD] for name in names)
         await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender), again=again)
-        meta = meta_of(conversation_id, one.channel, property_id, people)
+        name = contact_name(one) if person == one.party.sender and message.direction is Direction.INBOUND else None
+        meta = meta_of(conversation_id, one.channel, property_id, people, name)
         asked = self._answering and message.direction is Direction.INBOUND and one.suppress is None
         if asked or one.album is not None:
             await self._waiting(one, meta, message, nobody=not asked)

@@ -9,6 +9,8 @@ from pydantic import JsonValue
 from afterturn.channels.types import InboundMessage
 from afterturn.store.port import Keeper, Note
 
+MAX_NAME_CHARS = 200
+
 NAMED = "named"
 """Notes: the name that somebody bears, by their address as conversations hold it."""
 
@@ -17,6 +19,11 @@ def name_notes(one: InboundMessage, rank: int) -> list[Note]:
     """The name that a channel tells with a message of somebody's. ``rank``: of its time; the newest one stays."""
     told: dict[str, JsonValue] = {key: one.extra[key] for key in ("name", "username") if one.extra.get(key)}
     return [Note(NAMED, one.party.sender, told, rank, replace=True)] if told and "direction" not in one.extra else []
+
+
+def contact_name(one: InboundMessage) -> str | None:
+    """The sender's name for the conversation's row, if the channel gives one."""
+    return _shown({key: one.extra.get(key) for key in ("name", "username")})[:MAX_NAME_CHARS] or None
 
 
 async def names_of(keeper: Keeper, people: Sequence[str]) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from afterturn.channels.sending import OutboundMessage, Reason, Sender, SendFail
 from afterturn.channels.threads import MOVED, THREAD
 from afterturn.clock import Clock, from_text, to_text
 from afterturn.errors import AfterturnError
-from afterturn.model import Channel, Conversation, Message
+from afterturn.model import Channel, Conversation, Message, SendProblem
 from afterturn.store.port import Keeper, LeasedJob
 
 SENDING = "sending"
@@ -131,6 +131,10 @@ class Outbox:
         if ids:
             value["providerIds"] = list(ids)
         await self._store.note(DISPATCHED, _name(job), value, replace=True)
+        problem = send_problem(state, reason)
+        message = job.value.get("message") if isinstance(job.value, dict) else None
+        if isinstance(message, str) and (problem is not None or job.attempts > 1):
+            await self._store.set_send_problem(job.conversation_id, message, problem)
 
     async def _send(self, job: LeasedJob) -> tuple[str, str | None, Sequence[str]]:
         conversation = await self._store.conversation(job.conversation_id)
@@ -211,6 +215,12 @@ class Outbox:
     async def _times(self, message: OutboundMessage) -> list[datetime]:
         found = (await self._store.noted(AUTOMATIC, [_correspondent(message)])).get(_correspondent(message))
         return [from_text(str(one)) for one in found] if isinstance(found, list) else []
+
+
+def send_problem(state: str, reason: str | None) -> SendProblem | None:
+    """What a person has to act on; None if the message was sent, or will be."""
+    is_good = state == "sent" or (state == "waiting" and reason != "channel-not-set-up")
+    return None if is_good else SendProblem(state=state, reason=reason)
 
 
 def outgoing_of(

@@ -10,11 +10,21 @@ from afterturn.model import MAX_MESSAGE_BYTES, Channel, ConversationMeta, Direct
 
 
 def meta_of(
-    conversation_id: str, channel: Channel, property_id: str | None, participants: Sequence[str]
+    conversation_id: str,
+    channel: Channel,
+    property_id: str | None,
+    participants: Sequence[str],
+    contact_name: str | None = None,
 ) -> ConversationMeta:
     """``participants``: those that are somebody, each once, the first hundred."""
     everyone = tuple(dict.fromkeys(legal_id("", one) for one in participants if _is_somebody(one)))
-    return ConversationMeta(id=conversation_id, channel=channel, property_id=property_id, participants=everyone[:100])
+    return ConversationMeta(
+        id=conversation_id,
+        channel=channel,
+        property_id=property_id,
+        participants=everyone[:100],
+        contact_name=contact_name,
+    )
 
 
 def message_of(one: InboundMessage) -> Message:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich.text import Text
 
-from afterturn.cli.output import WIDEST, age, cell, console, one_line, padded
+from afterturn.cli.output import WIDEST, age, cell, console, padded
 from afterturn.inbox import Row
 from afterturn.model import UNASSIGNED, Message
 from afterturn.reactions.state import ReactionState
@@ -17,13 +17,13 @@ _INDENT = "      "
 _GRADE_STYLES = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
 
 
-def print_cards(rows: Sequence[Row], words: Mapping[str, Message | None], now: datetime) -> None:
+def print_cards(rows: Sequence[Row], now: datetime) -> None:
     """Time ago, channel, property, id, grade, alert and repairs; then the last words and the topics."""
     screen = console()
     width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST) if screen.is_terminal else WIDEST
     for row in rows:
         screen.print(_first_line(row, now), soft_wrap=True)
-        screen.print(_second_line(row, words.get(row.conversation.id), width), soft_wrap=True)
+        screen.print(_second_line(row, width), soft_wrap=True)
 
 
 def topics_of(row: Row) -> tuple[str, ...]:
@@ -72,12 +72,12 @@ def _first_line(row: Row, now: datetime) -> Text:
     return line
 
 
-def _second_line(row: Row, message: Message | None, width: int) -> Text:
+def _second_line(row: Row, width: int) -> Text:
     topics = ", ".join(topics_of(row))
     right = Text(f"  [{topics}]" if topics else "", "magenta")
     right.truncate(width // 2, overflow="ellipsis")
     left = Text(_INDENT)
-    if message is not None:
-        left.append(f"{who(message)}: {one_line(message.text)}", "dim")
+    if row.role is not None:
+        left.append(f"{row.role.value}: {row.text}", "dim")
         left.truncate(max(width - right.cell_len, 20), overflow="ellipsis", pad=bool(topics))
     return left + right

@@ -20,7 +20,6 @@ from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
 from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
-from afterturn.cli.inbox import last_words
 from afterturn.cli.loader import ImportCounts, Loader
 from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, cli_settings, set_up_logging
 from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
@@ -69,12 +68,11 @@ async def _demo(app: App, settings: Settings) -> Exit:
             return Exit.INTERRUPTED
         _print_work(tally, backbone.registry.names, settled - began, time.monotonic() - settled)
         rows = (await backbone.inbox.page(InboxQuery(limit=500))).rows
-        words = await last_words(backbone, rows[:_PAGE])
         now = backbone.clock()
         everyone = len((await backbone.inbox.page(InboxQuery(limit=500, include_synthetic=True))).rows)
         hidden = everyone - len(rows)
         _print_head(f"Inbox, newest first: {min(_PAGE, len(rows))} of {len(rows)} ({hidden} synthetic ones hidden)")
-        print_cards(rows[:_PAGE], words, now)
+        print_cards(rows[:_PAGE], now)
         _print_alerts(await _alerts(backbone, rows), now)
         _print_orders(await backbone.store.work_orders(limit=10_000), now)
         audit = await backbone.ledger.audit(grace=timedelta(0))

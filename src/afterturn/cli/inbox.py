@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.backbone import Backbone
 from afterturn.channels.delivery_status import sending_of
-from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of, who
+from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of
 from afterturn.cli.options import (
     Db,
     Json,
@@ -23,12 +22,11 @@ from afterturn.cli.options import (
     read_time,
     settings_of,
 )
-from afterturn.cli.output import console, moment, note, one_line, table, write_json
+from afterturn.cli.output import console, moment, note, table, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.inbox import InboxQuery, Page, Row, Window
-from afterturn.inbox.search import Hit
-from afterturn.model import Channel, Direction, Message, Status, WorkOrder, parse
+from afterturn.model import Channel, Direction, Status, WorkOrder, parse
 from afterturn.reactions.state import ReactionState
 
 _FLAGS = {
@@ -126,36 +124,22 @@ def _query(**asked: Any) -> InboxQuery:
 async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | None, *, as_json: bool) -> None:
     async with open_existing(settings_of(ctx, db)) as backbone:
         page = await backbone.inbox.page(query, cursor)
-        words = {} if as_json else await last_words(backbone, page.rows)
         now = backbone.clock()
     if as_json:
         write_json(page.to_json())
         return
     if console().is_terminal:
-        print_cards(page.rows, words, now)
+        print_cards(page.rows, now)
     else:
-        _print_rows(page.rows, words)
+        _print_rows(page.rows)
     _say_what_follows(page)
 
 
-async def last_words(backbone: Backbone, rows: Sequence[Row]) -> dict[str, Message | None]:
-    """The newest message of each conversation; of one in which words were found, what was found."""
-    ids = [row.conversation.id for row in rows if row.hit is None]
-    found = await asyncio.gather(*(backbone.store.messages(one, limit=1) for one in ids))
-    hits = {row.conversation.id: _cut(row.hit) for row in rows if row.hit is not None}
-    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)} | hits
-
-
-def _cut(hit: Hit) -> Message:
-    return hit.message.model_copy(update={"text": "".join(piece.text for piece in hit.snippet)})
-
-
-def _print_rows(rows: Sequence[Row], words: dict[str, Message | None]) -> None:
+def _print_rows(rows: Sequence[Row]) -> None:
     columns = ("LAST", "CHANNEL", "PROPERTY", "CONVERSATION", "TYPE", "STATUS", "GRADE", "TOPICS", "ALERTS", "OWED")
     lines = []
     for row in rows:
         conversation = row.conversation
-        message = words.get(conversation.id)
         lines.append(
             (
                 moment(conversation.recency),
@@ -169,7 +153,7 @@ def _print_rows(rows: Sequence[Row], words: dict[str, Message | None]) -> None:
                 ",".join(alerts_of(row)),
                 ",".join(behind(row, ReactionState.OWED)),
                 ",".join(behind(row, ReactionState.FAILED)),
-                None if message is None else f"{who(message)}: {one_line(message.text)}",
+                None if row.role is None else f"{row.role.value}: {row.text}",
             )
         )
     table((*columns, "FAILED", "LAST WORDS"), lines)

@@ -49,7 +49,7 @@ class Inbox:
         not search them.
         """
         asked = [name for name in (*query.owed, *query.failed) if name != "any"]
-        registrations = await self._registrations(asked)
+        registrations = await self.registrations(asked)
         for name in asked:
             if name not in registrations:
                 raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
@@ -95,9 +95,9 @@ class Inbox:
     async def row(self, conversation_id: str) -> Row | None:
         """One conversation as the inbox would show it."""
         conversation = await self._store.conversation(conversation_id)
-        return None if conversation is None else row_of(conversation, await self._registrations())
+        return None if conversation is None else row_of(conversation, await self.registrations())
 
-    async def _registrations(self, asked: Collection[str] = ()) -> Mapping[str, Registration]:
+    async def registrations(self, asked: Collection[str] = ()) -> Mapping[str, Registration]:
         """Those that were kept, as long as they have every name that is asked for: else it may be a new one."""
         now = self._clock()
         if self._known is not None:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 
 from afterturn.clock import to_text
 from afterturn.inbox.search import Hit
-from afterturn.model import UNASSIGNED, Channel, Conversation, Id, Label, Record, Status, Time
+from afterturn.model import UNASSIGNED, Channel, Conversation, Id, Label, Record, Role, Status, Time
 from afterturn.reactions.state import ReactionState, reaction_states
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.store.tokenizer import MAX_WORDS_CHARS
@@ -115,6 +115,23 @@ class Row:
     conversation: Conversation
     states: Mapping[str, ReactionState]
     hit: Hit | None = None
+
+    @property
+    def text(self) -> str:
+        """The words that were found, else the beginning of the newest message, in one line."""
+        if self.hit is not None:
+            return "".join(piece.text for piece in self.hit.snippet)
+        preview = self.conversation.preview
+        if preview is None:
+            return ""
+        number = preview.attachments
+        return preview.text or (f"{number} attachment{'' if number == 1 else 's'}" if number else "")
+
+    @property
+    def role(self) -> Role | None:
+        """Who wrote :attr:`text`."""
+        shown = self.conversation.preview if self.hit is None else self.hit.message
+        return None if shown is None else shown.role
 
     def stamp(self, consumer: str) -> Mapping[str, JsonValue]:
         """What the consumer stamped; empty where it has not, or works in shadow."""

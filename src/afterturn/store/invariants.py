@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -10,10 +11,25 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from afterturn.clock import MILLISECOND, floor_millis, to_utc
 from afterturn.errors import Conflict, InvalidInput, InvalidRecord
-from afterturn.model import MAX_PARTICIPANTS, Message, StoredStamp, Text, Turn, invalid
+from afterturn.model import (
+    MAX_PARTICIPANTS,
+    MAX_PREVIEW_CHARS,
+    Message,
+    MessagePreview,
+    StoredStamp,
+    Text,
+    Turn,
+    invalid,
+    unchecked,
+)
 from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, Job
 
 FUTURE_TOLERANCE_HOURS = 24
+
+MAX_PREVIEW_BYTES = 300
+_PREVIEW_SOURCE_CHARS = 4 * MAX_PREVIEW_CHARS
+"""As much of a text is read for its preview; runs of white space beyond that are not worth reading."""
+_MAX_CLUSTER_CHARS = 16
 
 
 def check_times(
@@ -71,6 +87,66 @@ def merge_property(stored: str | None, given: str | None, *, pinned: bool = Fals
     decided on the property, also where that was to take it away.
     """
     return stored if stored is not None or pinned else given
+
+
+def merge_contact_name(
+    participants: tuple[str, ...], stored: str | None, given_participants: tuple[str, ...], given: str | None
+) -> str | None:
+    """The newest name of the first participant; the name of anybody else is not shown."""
+    return given if given and participants[:1] == given_participants[:1] else stored
+
+
+def newest_preview(known_at: datetime | None, messages: Iterable[Message]) -> MessagePreview | None:
+    """The preview of the newest of these messages; None if none of them is as new as the previewed one.
+
+    ``messages``: those that were added, in arrival order. Of two messages of the same time the later arrival is newer.
+    """
+    newest: Message | None = None
+    for message in messages:
+        if (known_at is None or message.at >= known_at) and (newest is None or message.at >= newest.at):
+            newest = message
+    return None if newest is None else preview_of(newest)
+
+
+def preview_of(message: Message) -> MessagePreview:
+    return unchecked(
+        MessagePreview,
+        message_id=message.id,
+        direction=message.direction,
+        role=message.role,
+        at=message.at,
+        text=preview_text(message.text),
+        attachments=len(message.attachments),
+        send_problem=None,
+    )
+
+
+def preview_text(text: str) -> str:
+    """The beginning of a text in one line, cut between two characters as a reader sees them."""
+    line = " ".join(text[:_PREVIEW_SOURCE_CHARS].split())
+    if len(text) <= _PREVIEW_SOURCE_CHARS and _fits_preview(line):
+        return line
+    cut = line.encode()[: MAX_PREVIEW_BYTES - len("…".encode())].decode(errors="ignore")
+    end = min(len(cut), MAX_PREVIEW_CHARS - 1)
+    for _ in range(_MAX_CLUSTER_CHARS):
+        if not 0 < end < len(line) or not _is_joined(line[end - 1], line[end]):
+            break
+        end -= 1
+    return line[:end].rstrip() + "…"
+
+
+def _fits_preview(line: str) -> bool:
+    return len(line) <= MAX_PREVIEW_CHARS and (line.isascii() or len(line.encode()) <= MAX_PREVIEW_BYTES)
+
+
+def _is_joined(left: str, right: str) -> bool:
+    """Whether two code points belong to one visible character: marks, joined emoji, skin tones, halves of flags."""
+    return (
+        unicodedata.category(right).startswith("M")
+        or "\u200d" in (left, right)
+        or "\U0001f3fb" <= right <= "\U0001f3ff"
+        or ("\U0001f1e6" <= left <= "\U0001f1ff" and "\U0001f1e6" <= right <= "\U0001f1ff")
+    )
 
 
 def check_revision(conversation_id: str, stored: int, given: int | None) -> None:

@@ -19,6 +19,7 @@ from afterturn.model import (
     Conversation,
     ConversationMeta,
     Message,
+    SendProblem,
     SettledTurn,
     Stamp,
     StoredStamp,
@@ -276,6 +277,13 @@ class Keeper(Protocol):
         ``save_conversation`` replaces both. Settles do not raise the revision, nor does a reopening.
 
         Raises NotFound, and Conflict where the stored revision is not the given one.
+        """
+        ...
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
+        """Show in the conversation's row that its newest message was not sent; None: there is no problem any more.
+
+        Nothing is written if the row previews another message.
         """
         ...
 

@@ -12,6 +12,7 @@ from tests.contract.store.shelf import Shelf, settle, settle_new
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.model import MAX_PARTICIPANTS, Attachment, Channel, FlushMode, Origin, Status
+from afterturn.store.invariants import preview_of
 from afterturn.store.port import Store
 
 
@@ -247,7 +248,7 @@ class SavingContract:
         after = await store.conversation("c1")
         assert before is not None
         assert after is not None
-        assert after == before.model_copy(update={"message_count": 2})
+        assert after == before.model_copy(update={"message_count": 2, "preview": preview_of(message("m2", 50))})
         assert [m.id for m in await store.messages("c1")] == ["m1", "m2"]
 
     async def test_everything_of_a_mail_comes_back_beside_its_text(self, store: Store) -> None:

@@ -16,9 +16,9 @@ from afterturn import Channel, Direction, Message, Role
 from afterturn.clock import EPOCH
 from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, Window
-from afterturn.model import Attachment, Status
+from afterturn.model import Status
 from afterturn.store.kept import MAX_VALUE_BYTES
-from afterturn.web.pages.format import address, age, conversation_path, preview
+from afterturn.web.pages.format import address, age, conversation_path
 from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
 from afterturn.web.pages.operations_view import PlotRange, plot
 from afterturn.web.pages.query_params import PAGE, address_of_person, pairs_of, read_query
@@ -103,13 +103,6 @@ def test_a_path_keeps_every_character_of_an_id() -> None:
 )
 def test_ages_have_their_largest_unit(seconds: int, text: str) -> None:
     assert age(timedelta(seconds=seconds)) == text
-
-
-def test_a_preview_is_one_line_and_what_has_no_words_is_told_by_its_attachments() -> None:
-    picture = Attachment(url="https://example.com/a.png")
-    assert preview(message(" a\n\n b ")) == "a b"
-    assert preview(message("", attachments=(picture, picture))) == "2 attachments"
-    assert len(preview(message("word " * 50_000))) == 240
 
 
 def test_a_stamp_is_told_in_lines_and_what_is_nested_is_left_to_json() -> None:

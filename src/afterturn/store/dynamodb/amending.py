@@ -11,7 +11,7 @@ from datetime import datetime
 from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.model import Conversation, Status, WorkOrder
+from afterturn.model import Conversation, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
@@ -44,10 +44,34 @@ class Amending:
                 raise InvalidRecord("text", problem)
             is_sent = True
             is_same = all_of(IS_THERE, unchanged("editedAt", value=item.get("editedAt")))
-            await self._table.write(update((item["PK"], item["SK"]), changes, is_same))
+            edit = update((item["PK"], item["SK"]), changes, is_same)
+            # A message that the row does not preview now never will be: a preview gives way to newer messages only.
+            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
+            preview = (meta or {}).get("preview")
+            if preview is None or preview["messageId"] != item["id"]:
+                await self._table.write(edit)
+            else:
+                changed = {"preview": preview | {"text": invariants.preview_text(text)}}
+                is_previewed = equals("preview", value=preview)
+                await self._table.transact([edit, update(keys.meta(conversation_id), changed, is_previewed)])
             return True
 
         return await self._table.until_done(unit)
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
+        async def unit() -> None:
+            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
+            preview = (meta or {}).get("preview")
+            if preview is None or preview["messageId"] != message_id:
+                return
+            changed = {name: value for name, value in preview.items() if name != "sendProblem"}
+            if problem is not None:
+                changed["sendProblem"] = problem.to_json()
+            if changed != preview:
+                is_same = equals("preview", value=preview)
+                await self._table.write(update(keys.meta(conversation_id), {"preview": changed}, is_same))
+
+        await self._table.until_done(unit)
 
     async def amend(
         self, conversation_id: str, amendment: Amendment, revision: int | None, now: datetime

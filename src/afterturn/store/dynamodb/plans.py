@@ -16,7 +16,7 @@ from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord
 from afterturn.event import TurnSettled, make_event
-from afterturn.model import Channel, ConversationMeta, Direction, Message, Status, Turn
+from afterturn.model import Channel, ConversationMeta, Direction, Message, MessagePreview, Status, Turn
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
@@ -35,6 +35,7 @@ class Head:
 
     ``oldest_unsettled``: the oldest time among messages that no turn has settled yet; ``unsettled_inbound``: the
     arrival number of the newest inbound one of them. ``closed_seq``: of the last message when somebody closed it.
+    ``preview_at``: the time of the message that the row previews.
     """
 
     channel: Channel
@@ -52,6 +53,8 @@ class Head:
     unsettled_inbound: int | None = None
     closed_seq: int | None = None
     property_pinned: bool = False
+    contact_name: str | None = None
+    preview_at: datetime | None = None
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Head:
@@ -72,6 +75,8 @@ class Head:
             unsettled_inbound=item.get("unsettledInbound"),
             closed_seq=item.get("closedSeq"),
             property_pinned=bool(item.get("propertyPinned")),
+            contact_name=found.contact_name,
+            preview_at=None if found.preview is None else found.preview.at,
         )
 
     @classmethod
@@ -81,6 +86,7 @@ class Head:
             property_id=meta.property_id,
             participants=meta.participants,
             created_at=meta.created_at or created_at,
+            contact_name=meta.contact_name,
         )
 
 
@@ -135,11 +141,16 @@ def plan_settle(
 
     occurred_at = invariants.next_occurred_at(turn, head.settled_at, now)
     newest = invariants.newest_message_at(head.newest_message_at, arrivals.messages, now)
+    preview = invariants.newest_preview(head.preview_at, arrivals.messages)
+    participants = invariants.merge_participants(head.participants, given.participants)
     reopens = head.closed_seq is not None and (_newest_inbound(head, arrivals) or 0) > head.closed_seq
     after = replace(
         head,
         property_id=invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned),
-        participants=invariants.merge_participants(head.participants, given.participants),
+        participants=participants,
+        contact_name=invariants.merge_contact_name(
+            participants, head.contact_name, given.participants, given.contact_name
+        ),
         newest_message_at=newest,
         last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
         settled_at=occurred_at,
@@ -150,6 +161,7 @@ def plan_settle(
         rev=(head.rev or 0) + 1,
         unsettled_inbound=None,
         closed_seq=None if reopens else head.closed_seq,
+        preview_at=head.preview_at if preview is None else preview.at,
     )
     row_at = after.last_message_at or after.created_at
     marks = _counts(after) | {
@@ -159,6 +171,7 @@ def plan_settle(
         "settledCount": after.settled_count,
         "turnCount": after.turn_count,
         **recency_attributes(given.id, row_at, placements),
+        **_preview(preview),
     }
     if reopens:
         marks |= {"status": Status.OPEN.value, "closedSeq": None}
@@ -212,6 +225,7 @@ def plan_save(
     further = _job_actions(jobs, known)
     if known.head is not None and not arrivals.messages and not further:
         return None
+    preview = invariants.newest_preview(head.preview_at, arrivals.messages)
     after = replace(
         head,
         newest_message_at=invariants.newest_message_at(head.newest_message_at, arrivals.messages, now),
@@ -219,8 +233,9 @@ def plan_save(
         message_count=arrivals.last_seq,
         rev=(head.rev or 0) + 1,
         unsettled_inbound=_newest_inbound(head, arrivals),
+        preview_at=head.preview_at if preview is None else preview.at,
     )
-    marks = _counts(after)
+    marks = _counts(after) | _preview(preview)
     row_at = None
     if known.head is None:
         row_at = after.created_at
@@ -297,6 +312,10 @@ def _newest_inbound(head: Head, arrivals: _Arrivals) -> int | None:
     return max(seqs, default=head.unsettled_inbound)
 
 
+def _preview(preview: MessagePreview | None) -> Plain:
+    return {} if preview is None else {"preview": rows.preview_item(preview)}
+
+
 def _counts(after: Head) -> Plain:
     return {
         "newestMessageAt": rows.text_or_none(after.newest_message_at),
@@ -314,10 +333,9 @@ def _write_meta(given: ConversationMeta, before: Head | None, after: Head, marks
         item = rows.identity(given.id) | rows.meta_attributes(given) | marks
         return put(key, item | {"createdAt": to_text(after.created_at)}, IS_NEW)
     sets = dict(marks)
-    if (after.property_id, after.participants) != (before.property_id, before.participants):
-        merged = rows.meta_attributes(
-            given.model_copy(update={"property_id": after.property_id, "participants": after.participants})
-        )
+    merged_fields = ("property_id", "participants", "contact_name")
+    if any(getattr(after, name) != getattr(before, name) for name in merged_fields):
+        merged = rows.meta_attributes(given.model_copy(update={name: getattr(after, name) for name in merged_fields}))
         for owned in ("channel", "type", "status", "synthetic", "gauntlet"):
             del merged[owned]
         sets |= merged

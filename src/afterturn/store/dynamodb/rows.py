@@ -21,8 +21,10 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
+    MessagePreview,
     Origin,
     Role,
+    SendProblem,
     SettledTurn,
     Status,
     StoredStamp,
@@ -68,6 +70,7 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         property_id=item.get("propertyId"),
         type=item.get("type") or "general",
         participants=tuple(item.get("participants") or ()),
+        contact_name=item.get("contactName"),
         status=_one_of(Status, item.get("status"), Status.OPEN),
         synthetic=bool(item.get("synthetic")),
         gauntlet=bool(item.get("gauntlet")),
@@ -78,8 +81,26 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         message_count=item.get("messageCount") or 0,
         assignee=item.get("assignee"),
         revision=item.get("revision") or 0,
+        preview=preview(item["preview"]) if item.get("preview") else None,
         reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
     )
+
+
+def preview(item: Mapping[str, Any]) -> MessagePreview:
+    problem = item.get("sendProblem")
+    return MessagePreview.model_construct(
+        message_id=item["messageId"],
+        direction=Direction(item["direction"]),
+        role=Role(item["role"]),
+        at=from_text(item["at"]),
+        text=item["text"],
+        attachments=item.get("attachments") or 0,
+        send_problem=None if problem is None else SendProblem.model_validate(problem),
+    )
+
+
+def preview_item(given: MessagePreview) -> Plain:
+    return {name: value for name, value in given.to_json().items() if value or name == "text"}
 
 
 def meta_attributes(meta: ConversationMeta) -> Plain:
@@ -90,6 +111,7 @@ def meta_attributes(meta: ConversationMeta) -> Plain:
         "propertyId": meta.property_id,
         "type": meta.type,
         "participants": list(meta.participants),
+        "contactName": meta.contact_name,
         "status": meta.status.value,
         "synthetic": meta.synthetic,
         "gauntlet": meta.gauntlet,

@@ -16,7 +16,17 @@ from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder, check_id
+from afterturn.model import (
+    Conversation,
+    ConversationMeta,
+    Message,
+    SendProblem,
+    SettledTurn,
+    Stamp,
+    Turn,
+    WorkOrder,
+    check_id,
+)
 from afterturn.store import invariants
 from afterturn.store.dynamodb.amending import Amending
 from afterturn.store.dynamodb.attributes import encodable
@@ -191,6 +201,10 @@ class DynamoStore:
         if not _is_id(conversation_id):
             raise NotFound(f"no conversation {conversation_id!r}")
         return await self._amending.amend(conversation_id, amendment, revision, now)
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
+        if _is_id(conversation_id):
+            await self._amending.set_send_problem(conversation_id, message_id, problem)
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
         if not (_is_id(conversation_id) and _is_id(order_id)):

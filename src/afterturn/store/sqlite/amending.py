@@ -7,7 +7,7 @@ from datetime import datetime
 
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
-from afterturn.model import Conversation, Status, WorkOrder
+from afterturn.model import Conversation, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.port import Amendment
 from afterturn.store.sqlite import full_text, rows
@@ -18,7 +18,7 @@ def edit_message(
     connection: sqlite3.Connection, conversation_id: str, provider_id: str, text: str, at: datetime
 ) -> bool:
     row = connection.execute(
-        "SELECT text, edited_at, seq FROM messages WHERE conversation_id = ? AND provider_id = ?",
+        "SELECT text, edited_at, seq, id FROM messages WHERE conversation_id = ? AND provider_id = ?",
         (conversation_id, provider_id),
     ).fetchone()
     if row is None or not invariants.edit_changes(row[0], rows.time_or_none(row[1]), text, at):
@@ -27,8 +27,23 @@ def edit_message(
         "UPDATE messages SET text = ?, edited_at = ? WHERE conversation_id = ? AND seq = ?",
         (text, to_text(at), conversation_id, row[2]),
     )
+    connection.execute(
+        "UPDATE conversations SET preview = json_set(preview, '$.text', ?) "
+        "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
+        (invariants.preview_text(text), conversation_id, row[3]),
+    )
     full_text.note_edit(connection, conversation_id, row[2], row[0])
     return True
+
+
+def set_send_problem(
+    connection: sqlite3.Connection, conversation_id: str, message_id: str, problem: SendProblem | None
+) -> None:
+    connection.execute(
+        "UPDATE conversations SET preview = json_set(preview, '$.sendProblem', json(?)) "
+        "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
+        (rows.to_dump(None if problem is None else problem.to_json()), conversation_id, message_id),
+    )
 
 
 def amend(

@@ -19,8 +19,10 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
+    MessagePreview,
     Origin,
     Role,
+    SendProblem,
     SettledTurn,
     Status,
     StoredStamp,
@@ -31,7 +33,7 @@ from afterturn.model import (
 
 CONVERSATION = (
     "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
-    "settled_at, recorded_at, message_count, assignee, revision"
+    "settled_at, recorded_at, message_count, assignee, revision, contact_name, preview"
 )
 MESSAGE = "id, direction, role, text, at, provider_id, attachments, edited_at, whole"
 TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
@@ -80,8 +82,29 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
         message_count=row[12],
         assignee=row[13],
         revision=row[14],
+        contact_name=row[15],
+        preview=None if row[16] is None else preview(row[16]),
         reactions=reactions,
     )
+
+
+def preview(dump: str) -> MessagePreview:
+    value = from_dump(dump)
+    problem = value.get("sendProblem")
+    return unchecked(
+        MessagePreview,
+        message_id=value["messageId"],
+        direction=_DIRECTIONS[value["direction"]],
+        role=_ROLES[value["role"]],
+        at=from_text(value["at"]),
+        text=value["text"],
+        attachments=value["attachments"],
+        send_problem=None if problem is None else SendProblem.model_validate(problem),
+    )
+
+
+def preview_dump(given: MessagePreview | None) -> str | None:
+    return None if given is None else to_dump(given.to_json())
 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:
@@ -159,12 +182,13 @@ def work_order(row: tuple[Any, ...]) -> WorkOrder:
 
 
 def meta_values(meta: ConversationMeta) -> tuple[Any, ...]:
-    """channel, property_id, type, participants, status, synthetic, gauntlet."""
+    """channel, property_id, type, participants, contact_name, status, synthetic, gauntlet."""
     return (
         meta.channel.value,
         meta.property_id,
         meta.type,
         to_dump(meta.participants),
+        meta.contact_name,
         meta.status.value,
         int(meta.synthetic),
         int(meta.gauntlet),

@@ -33,8 +33,8 @@ def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) 
         ).fetchone()
         seen = row[0] if row else 0
     found = connection.execute(
-        f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ?1 AND seq > ?2 AND seq <= "
-        "(SELECT settled_count FROM conversations WHERE id = ?1) ORDER BY at, seq",
+        f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? AND seq > ? AND seq <= "
+        "(SELECT settled_count FROM conversations WHERE id = messages.conversation_id) ORDER BY at, seq",
         (conversation_id, seen),
     )
     return Window(

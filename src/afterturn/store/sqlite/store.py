@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue
 
 from afterturn.clock import Clock, from_text, system_clock, to_text
-from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Stamp, Turn, WorkOrder
+from afterturn.model import Conversation, ConversationMeta, Message, SendProblem, SettledTurn, Stamp, Turn, WorkOrder
 from afterturn.sqlite.database import Database
 from afterturn.store import invariants
 from afterturn.store.port import (
@@ -137,6 +137,9 @@ class SqliteStore:
         self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
     ) -> Conversation:
         return await self._database.write(lambda c: amending.amend(c, conversation_id, amendment, revision, now))
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
+        await self._database.write(lambda c: amending.set_send_problem(c, conversation_id, message_id, problem))
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
         return await self._database.write(lambda c: amending.close_work_order(c, conversation_id, order_id, now))

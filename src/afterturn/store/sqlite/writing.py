@@ -24,11 +24,11 @@ _TURN_CLAIM = "turn:key"
 def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, now: datetime) -> Conversation:
     created_at = meta.created_at or now
     connection.execute(
-        "INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, "
-        "created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET "
+        "INSERT INTO conversations (id, channel, property_id, type, participants, contact_name, status, synthetic, "
+        "gauntlet, created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET "
         "channel=excluded.channel, property_id=excluded.property_id, type=excluded.type, "
-        "participants=excluded.participants, status=excluded.status, synthetic=excluded.synthetic, "
-        "gauntlet=excluded.gauntlet, property_pinned=0, closed_seq=NULL",
+        "participants=excluded.participants, contact_name=excluded.contact_name, status=excluded.status, "
+        "synthetic=excluded.synthetic, gauntlet=excluded.gauntlet, property_pinned=0, closed_seq=NULL",
         (meta.id, *rows.meta_values(meta), to_text(created_at), to_text(created_at)),
     )
     saved = find(connection, meta.id)
@@ -65,9 +65,10 @@ def save_messages(
     added, _ = _insert(connection, meta.id, messages, head.last_seq)
     last_seq = head.last_seq + len(added)
     newest = invariants.newest_message_at(head.newest_message_at, added, now)
+    preview = invariants.newest_preview(head.preview_at, added)
     connection.execute(
-        "UPDATE conversations SET message_count = ?, newest_message_at = ? WHERE id = ?",
-        (last_seq, rows.text_or_none(newest), meta.id),
+        "UPDATE conversations SET message_count = ?, newest_message_at = ?, preview = ifnull(?, preview) WHERE id = ?",
+        (last_seq, rows.text_or_none(newest), rows.preview_dump(preview), meta.id),
     )
     for job, dump in jobs:
         keeping.add_job(connection, job, dump)
@@ -101,13 +102,22 @@ def settle(
     newest = invariants.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
-    marks = (rows.text_or_none(newest), rows.text_or_none(last_message_at), occurred, recorded, last_seq, last_seq)
+    preview = rows.preview_dump(invariants.newest_preview(before.preview_at, added))
+    marks = (
+        rows.text_or_none(newest),
+        rows.text_or_none(last_message_at),
+        occurred,
+        recorded,
+        last_seq,
+        last_seq,
+        preview,
+    )
     if head is None:
         created_at = given.created_at or min((m.at for m in turn.messages), default=now)
         connection.execute(
             "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
-            "settled_count, id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
-            "recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "settled_count, preview, id, channel, property_id, type, participants, contact_name, status, synthetic, "
+            "gauntlet, created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *marks,
                 given.id,
@@ -119,9 +129,10 @@ def settle(
         channel, property_id = given.channel, given.property_id
     else:
         connection.execute(
-            "UPDATE conversations SET newest_message_at = ?1, last_message_at = ?2, settled_at = ?3, recorded_at = ?4, "
-            "message_count = ?5, settled_count = ?6, recency = ifnull(?2, created_at) WHERE id = ?7",
-            (*marks, given.id),
+            "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
+            "message_count = ?, settled_count = ?, preview = ifnull(?, preview), recency = ifnull(?, created_at) "
+            "WHERE id = ?",
+            (*marks, rows.text_or_none(last_message_at), given.id),
         )
         channel, property_id = Channel(head.channel), _merge(connection, head, given)
         if head.closed_seq is not None:
@@ -157,10 +168,12 @@ class _Head:
     __slots__ = (
         "channel",
         "closed_seq",
+        "contact_name",
         "last_message_at",
         "last_seq",
         "newest_message_at",
         "participants",
+        "preview_at",
         "property_id",
         "property_pinned",
         "settled_at",
@@ -178,15 +191,18 @@ class _Head:
         self.participants: str = row[7]
         self.property_pinned = bool(row[8])
         self.closed_seq: int | None = row[9]
+        self.contact_name: str | None = row[10]
+        self.preview_at = rows.time_or_none(row[11])
 
 
-_NEW = _Head((None, None, None, 0, 0, "", None, "[]", 0, None))
+_NEW = _Head((None, None, None, 0, 0, "", None, "[]", 0, None, None, None))
 
 
 def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
     row = connection.execute(
         "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count, channel, property_id, "
-        "participants, property_pinned, closed_seq FROM conversations WHERE id = ?",
+        "participants, property_pinned, closed_seq, contact_name, json_extract(preview, '$.at') "
+        "FROM conversations WHERE id = ?",
         (conversation_id,),
     ).fetchone()
     return None if row is None else _Head(row)
@@ -195,15 +211,15 @@ def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
 def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta) -> str | None:
     """Write what a turn adds to a known conversation; returns the property that it belongs to."""
     property_id = invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned)
-    participants = head.participants
+    participants, contact_name = head.participants, head.contact_name
     if given.participants:
-        participants = rows.to_dump(
-            invariants.merge_participants(tuple(rows.from_dump(participants)), given.participants)
-        )
-    if property_id != head.property_id or participants != head.participants:
+        merged = invariants.merge_participants(tuple(rows.from_dump(participants)), given.participants)
+        participants = rows.to_dump(merged)
+        contact_name = invariants.merge_contact_name(merged, contact_name, given.participants, given.contact_name)
+    if (property_id, participants, contact_name) != (head.property_id, head.participants, head.contact_name):
         connection.execute(
-            "UPDATE conversations SET property_id = ?, participants = ? WHERE id = ?",
-            (property_id, participants, given.id),
+            "UPDATE conversations SET property_id = ?, participants = ?, contact_name = ? WHERE id = ?",
+            (property_id, participants, contact_name, given.id),
         )
     return property_id
 
@@ -211,8 +227,8 @@ def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta)
 def _reopen(connection: sqlite3.Connection, conversation_id: str, closed_seq: int) -> None:
     """Open what somebody has closed, if something came in since."""
     connection.execute(
-        "UPDATE conversations SET status = ?1, closed_seq = NULL WHERE id = ?2 AND EXISTS (SELECT 1 FROM messages "
-        "WHERE conversation_id = ?2 AND seq > ?3 AND direction = ?4)",
+        "UPDATE conversations SET status = ?, closed_seq = NULL WHERE id = ? AND EXISTS (SELECT 1 FROM messages "
+        "WHERE conversation_id = conversations.id AND seq > ? AND direction = ?)",
         (Status.OPEN.value, conversation_id, closed_seq, Direction.INBOUND.value),
     )
 
@@ -254,7 +270,7 @@ def _insert(
 
 def _seq_of(connection: sqlite3.Connection, conversation_id: str, message: Message) -> int:
     (seq,) = connection.execute(
-        "SELECT max(seq) FROM messages WHERE conversation_id = ?1 AND (id = ?2 OR provider_id = ?3)",
+        "SELECT max(seq) FROM messages WHERE conversation_id = ? AND (id = ? OR provider_id = ?)",
         (conversation_id, message.id, message.provider_id),
     ).fetchone()
     return int(seq)

@@ -78,7 +78,7 @@ async def show_conversation(
         request,
         "conversation.html",
         conversation=row.conversation,
-        about=row_view(row, found.items[-1] if found.items else None, names),
+        about=row_view(row),
         names=names,
         items=list(items(row, found.items, turns, first, sent, about)),
         stamps=[stamp_view(row, name) for name in row.states],

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
-from afterturn.model import Channel, Message
+from afterturn.model import Channel
 
 CHANNELS = {
     Channel.SMS: "SMS",
@@ -15,8 +15,6 @@ CHANNELS = {
     Channel.TELEGRAM: "Telegram",
     Channel.WEB: "Web chat",
 }
-
-PREVIEW_CHARS = 240
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -33,16 +31,6 @@ def age(length: timedelta) -> str:
 def moment(at: datetime) -> str:
     """A time in UTC, whole seconds."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def preview(message: Message | None) -> str:
-    """The beginning of a text in one line; what came without words is told by what came with it."""
-    if message is None:
-        return ""
-    words = " ".join(message.text[: PREVIEW_CHARS * 4].split())
-    if not words and message.attachments:
-        return count(len(message.attachments), "attachment")
-    return words if len(words) <= PREVIEW_CHARS else words[: PREVIEW_CHARS - 1] + "…"
 
 
 def count(number: int, what: str) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from afterturn.channels.delivery_status import unsent_of
-from afterturn.channels.names import names_of
 from afterturn.clock import EPOCH, parse_time
 from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFound
-from afterturn.inbox import InboxQuery, Row
-from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Message, parse
+from afterturn.inbox import InboxQuery
+from afterturn.model import MAX_ID_CHARS, UNASSIGNED, parse
 from afterturn.store.port import ConsumerState, RecencyKey
 from afterturn.store.tokenizer import MAX_WORDS_CHARS
 from afterturn.web.access import AccessControl
@@ -49,17 +46,11 @@ async def show_inbox(request: Request, reach: StoreOfCaller, backbone: OpenBackb
         page = await reach.page(query, cursor)
     except InvalidCursor:
         raise InvalidCursor(_CURSOR_GONE) from None
-    words = await last_words(reach, page.rows)
-    people = [row.conversation.participants[0] for row in page.rows if row.conversation.participants]
-    names, unsent = await asyncio.gather(names_of(backbone.store, people), unsent_of(backbone.store, words))
-    registrations = await backbone.store.registrations()
+    registrations = await backbone.inbox.registrations()
     live = [name for name, one in registrations.items() if one.state is ConsumerState.LIVE]
     view = inbox_view(
         query,
         page,
-        words,
-        names=names,
-        unsent=unsent,
         consumers=live,
         properties=caller.scope.properties or (UNASSIGNED,),
         paged=cursor is not None,
@@ -150,10 +141,3 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
             yield ": still here\n\n"
         if await live.pause():
             return
-
-
-async def last_words(reach: ScopedStore, rows: Sequence[Row]) -> dict[str, Message | None]:
-    """The newest message of each conversation."""
-    ids = [row.conversation.id for row in rows]
-    found = await asyncio.gather(*(reach.backbone.store.messages(one, limit=1) for one in ids))
-    return {one: messages[0] if messages else None for one, messages in zip(ids, found, strict=True)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from afterturn.channels.delivery_status import Delivered
+from afterturn.channels.delivery_status import problem_text
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, Page, Row, Window
 from afterturn.inbox.search import Piece
-from afterturn.model import UNASSIGNED, Channel, Direction, Message, Status
+from afterturn.model import UNASSIGNED, Channel, Direction, Status
 from afterturn.reactions.state import ReactionState
 from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
-from afterturn.web.pages.format import CHANNELS, address, conversation_path, preview
+from afterturn.web.pages.format import CHANNELS, address, conversation_path
 from afterturn.web.pages.query_params import Pairs, options, pairs_of, replaced, told, without
 
 GRADES = ("A", "B", "C", "D", "F")
@@ -137,43 +137,40 @@ def reactions_of(row: Row) -> tuple[ReactionView, ...]:
     return tuple(ReactionView(name, state.value) for name, state in row.states.items())
 
 
-def row_view(row: Row, last: Message | None, names: Mapping[str, str], unsent: Delivered | None = None) -> RowView:
-    """``names``: of people by address, as far as they are known; ``unsent``: of the last message, where it is ours."""
+def row_view(row: Row) -> RowView:
     conversation = row.conversation
     people = conversation.participants
     address = people[0] if people else conversation.id
-    shown = last if row.hit is None else row.hit.message
+    preview = conversation.preview
+    problem = None if preview is None else preview.send_problem
     return RowView(
         id=conversation.id,
         href=conversation_path(conversation.id),
         channel=conversation.channel.value,
         channel_name=CHANNELS[conversation.channel],
-        person=names.get(address, address),
+        person=conversation.contact_name if conversation.contact_name and people else address,
         address=address,
         others=max(len(people) - 1, 0),
         property=conversation.property_id,
         assignee=conversation.assignee,
         at=conversation.recency,
-        speaker=shown.role.value if shown is not None else "",
-        words=row.hit.snippet if row.hit is not None else (Piece(preview(last)),),
-        waits=last is not None and last.direction is Direction.INBOUND and conversation.status is Status.OPEN,
+        speaker="" if row.role is None else row.role.value,
+        words=(Piece(row.text),) if row.hit is None else row.hit.snippet,
+        waits=preview is not None and preview.direction is Direction.INBOUND and conversation.status is Status.OPEN,
         closed=conversation.status is Status.CLOSED,
         synthetic=conversation.synthetic or conversation.gauntlet,
         topics=topics_of(row),
         grade=grade_of(row),
         alerts=alerts_of(row),
         reactions=reactions_of(row),
-        unsent=None if unsent is None else unsent.text,
+        unsent=None if problem is None else problem_text(problem),
     )
 
 
 def inbox_view(
     query: InboxQuery,
     page: Page,
-    words: Mapping[str, Message | None],
     *,
-    names: Mapping[str, str],
-    unsent: Mapping[str, Delivered],
     consumers: Sequence[str],
     properties: Iterable[str] = (),
     paged: bool,
@@ -184,9 +181,7 @@ def inbox_view(
     pairs = pairs_of(query)
     here = address("/", pairs)
     return InboxView(
-        rows=tuple(
-            row_view(row, words.get(row.conversation.id), names, unsent.get(row.conversation.id)) for row in page.rows
-        ),
+        rows=tuple(row_view(row) for row in page.rows),
         groups=_groups(query, page, consumers, properties),
         windows=_windows(query, pairs),
         views=_views(pairs),
