@@ -16,6 +16,7 @@ from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
+from tests.contract.store.previewing import PreviewContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamping import StampContract, WindowContract
@@ -119,6 +120,10 @@ class TestDynamoJobsTaken(TakingContract):
 
 
 class TestDynamoEdits(EditContract):
+    pass
+
+
+class TestDynamoPreview(PreviewContract):
     pass
 
 

@@ -13,6 +13,7 @@ from tests.contract.store.closing import CloseContract
 from tests.contract.store.editing import EditContract
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
+from tests.contract.store.previewing import PreviewContract
 from tests.contract.store.reading import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamping import StampContract, WindowContract
@@ -75,6 +76,10 @@ class TestSqliteJobsTaken(TakingContract):
 
 
 class TestSqliteEdits(EditContract):
+    pass
+
+
+class TestSqlitePreview(PreviewContract):
     pass
 
 

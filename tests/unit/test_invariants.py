@@ -105,3 +105,41 @@ def test_a_rule_takes_records_and_gives_decisions() -> None:
     ]
     assert functions
     assert not any(inspect.iscoroutinefunction(function) for function in functions)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        (" a\n\n b\t", "a b"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+        ("word " * 50_000, ("word " * 40)[:199].rstrip() + "…"),
+        ("é" * 150, "é" * 150),
+        ("é" * 151, "é" * 148 + "…"),
+        ("x" * 198 + "e\u0301 more", "x" * 198 + "…"),
+        ("👍🏽" * 50, "👍🏽" * 37 + "…"),
+        ("👩\u200d🔧" * 40, "👩\u200d🔧" * 27 + "…"),
+    ],
+)
+def test_a_preview_is_cut_between_two_characters_that_a_reader_sees(text: str, shown: str) -> None:
+    assert invariants.preview_text(text) == shown
+
+
+@given(st.text(max_size=1_500))
+def test_a_preview_is_one_short_line(text: str) -> None:
+    shown = invariants.preview_text(text)
+    assert len(shown) <= 200
+    assert len(shown.encode()) <= 300
+    assert shown == " ".join(shown.split())
+
+
+@given(st.none() | times, st.lists(times, max_size=6))
+def test_the_previewed_message_is_the_last_of_the_thread(known_at: datetime | None, given: list[datetime]) -> None:
+    messages = [message(at, str(number)) for number, at in enumerate(given)]
+    expected = max(enumerate(given), key=lambda entry: (entry[1], entry[0]), default=None)
+    found = invariants.newest_preview(known_at, messages)
+    if expected is None or (known_at is not None and expected[1] < known_at):
+        assert found is None
+    else:
+        assert found == invariants.preview_of(messages[expected[0]])

@@ -287,7 +287,9 @@ async def test_hostile_words_stay_words(site: Site) -> None:
 
 
 async def test_people_are_called_by_the_name_that_their_channel_told(site: Site) -> None:
-    meta = ConversationMeta(id="tg:7", channel=Channel.TELEGRAM, participants=("user77", "user78"))
+    meta = ConversationMeta(
+        id="tg:7", channel=Channel.TELEGRAM, participants=("user77", "user78"), contact_name="Ada <b> (@ada)"
+    )
     said = Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text="Hi", at=site.backbone.clock())
     await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
     await site.backbone.store.note(NAMED, "user77", {"name": "Ada <b>", "username": "ada"})

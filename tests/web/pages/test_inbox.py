@@ -7,13 +7,12 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from pydantic import JsonValue
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Direction, Message, Role, Turn
-from afterturn.channels.outbox import DISPATCHED
 from afterturn.clock import to_text
 from afterturn.inbox import Inbox, InboxQuery
+from afterturn.model import SendProblem
 from afterturn.web.pages import inbox, query_params
 from afterturn.web.pages.rendering import POLICY
 from afterturn.web.pages.sse import EventStreams
@@ -298,10 +297,10 @@ async def test_pages_let_nothing_run_that_this_server_does_not_serve(site: Site)
 
 async def test_a_row_says_that_its_last_answer_did_not_go_out_as_long_as_it_is_the_last(site: Site) -> None:
     words = "was not sent: opted-out"
-    outcomes: tuple[JsonValue, ...] = ({"state": "undeliverable", "reason": "opted-out"}, {"state": "sent"}, None)
+    outcomes = (SendProblem(state="undeliverable", reason="opted-out"), None, None)
     meta = await site.backbone.store.meta("gas-smell-2b")
     assert meta is not None
-    for number, noted in enumerate(outcomes, 1):
+    for number, problem in enumerate(outcomes, 1):
         said = Message(
             id=f"r-{number}",
             direction=Direction.OUTBOUND,
@@ -310,8 +309,7 @@ async def test_a_row_says_that_its_last_answer_did_not_go_out_as_long_as_it_is_t
             at=site.backbone.clock(),
         )
         await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
-        if noted is not None:
-            await site.backbone.store.note(DISPATCHED, f"gas-smell-2b r-{number}", noted)
+        await site.backbone.store.set_send_problem("gas-smell-2b", f"r-{number}", problem)
         async with site.client() as client:
             page = (await client.get("/")).text
         row = page.partition('data-id="gas-smell-2b"')[2].partition("</li>")[0]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from afterturn import Channel, Direction, Message, Role
+from afterturn import Channel
 from afterturn.clock import EPOCH
 from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, Window
@@ -27,10 +27,6 @@ from afterturn.web.pages.thread import readable, text_parts, web_link
 
 IDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)
 LABELS = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,9}", fullmatch=True)
-
-
-def message(text: str, **more: object) -> Message:
-    return Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text=text, at=EPOCH, **more)
 
 
 @given(

@@ -236,6 +236,7 @@ ROW: dict[str, Any] = {
     "propertyId": "oak",
     "type": "general",
     "participants": ["+15558226442"],
+    "contactName": None,
     "status": "open",
     "synthetic": False,
     "gauntlet": False,
@@ -246,6 +247,15 @@ ROW: dict[str, Any] = {
     "messageCount": 2,
     "assignee": None,
     "revision": 0,
+    "preview": {
+        "messageId": "m-2",
+        "direction": "outbound",
+        "role": "agent",
+        "at": "2026-03-01T12:00:05.000000Z",
+        "text": "The locksmith comes at nine.",
+        "attachments": 0,
+        "sendProblem": None,
+    },
     "reactions": {"topics": {"state": "fresh", "through": "2026-03-01T12:00:06.000000Z", "data": {"topics": ["keys"]}}},
 }
 MESSAGE: dict[str, Any] = {
