@@ -20,16 +20,16 @@ from afterturn.aws.session import Access as AwsAccess
 from afterturn.aws.session import open_client
 from afterturn.aws.table import INDEXES, table_definition
 from afterturn.backbone import Backbone
-from afterturn.cli import reading
+from afterturn.cli import inbox
 from afterturn.config import Profile, Settings
 from afterturn.inbox import InboxQuery
 from afterturn.reactions.registry import Registry
 from afterturn.store.dynamodb import open_store
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.testing import ManualClock
-from afterturn.web.access import Access
+from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.roles import Role
+from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 
 TABLE = "afterturn-test"
@@ -46,11 +46,11 @@ class Process:
         self.requests: Counter[str] = Counter()
 
         @asynccontextmanager
-        async def observed(_: object) -> AsyncIterator[Backbone]:
+        async def open_existing(_: object) -> AsyncIterator[Backbone]:
             yield backbone
 
-        monkeypatch.setattr(reading, "observed", observed)
-        monkeypatch.setattr(reading, "settings_of", lambda *_: None)
+        monkeypatch.setattr(inbox, "open_existing", open_existing)
+        monkeypatch.setattr(inbox, "settings_of", lambda *_: None)
 
     def count(self, model: Any, **_: Any) -> None:
         self.requests[model.name] += 1
@@ -65,7 +65,7 @@ class Process:
         assert [row["preview"]["text"] for row in body["rows"]] == [f"text of {name}" for name in SHOWN]
 
     async def command(self) -> None:
-        await reading._inbox(cast("Any", None), None, InboxQuery(), None, as_json=False)
+        await inbox._inbox(cast("Any", None), None, InboxQuery(), None, as_json=False)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def process(
             name = f"c{number:02}"
             await store.settle(turn(name, message(name, number)), now=at(number), emitter="worker")
     tokens = tmp_path / "tokens.toml"
-    add_token(tokens, Token(name="desk", role=Role.OPERATOR, sha256=digest_of("aft_desk"), created_at=at(0)))
+    add_token(tokens, Token(name="desk", role=CallerRole.OPERATOR, sha256=digest_of("aft_desk"), created_at=at(0)))
     clock = ManualClock(at(1_000))
     anything = cast("Any", None)
     async with open_store(TABLE, access) as store:
@@ -100,7 +100,7 @@ async def process(
             bridge=anything,
             wake=asyncio.Event(),
         )
-        app = make_app(backbone, Access(clock, TokenFile(tokens)))
+        app = make_app(backbone, AccessControl(clock, TokenFile(tokens)))
         headers = {"authorization": "Bearer aft_desk"}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as web:
