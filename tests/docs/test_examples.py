@@ -9,7 +9,7 @@ import pytest
 from tests.docs.examples import Example, examples, run
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 RUN = ("python", "console", "toml", "json", "jsonl")
 WITH_EXAMPLES = [document for document in DOCUMENTS if any(one.language in RUN for one in examples(document))]
 NOT_RUN = re.compile(r"(make|pip|git|systemctl|journalctl|export|afterturn( --app \S+)? (up|serve)|afterturn aws)\b")

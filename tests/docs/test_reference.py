@@ -13,7 +13,7 @@ from afterturn.importers import Format
 from afterturn.sqlite import schema
 
 REPOSITORY = PAGES.parents[1]
-DOCUMENTS = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
 
 @pytest.mark.parametrize("name", pages())
