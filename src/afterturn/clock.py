@@ -53,6 +53,11 @@ def parse_time(text: str) -> datetime:
     return to_utc(at)
 
 
+def parse_time_or_date(text: str) -> datetime:
+    """A time as :func:`parse_time` takes it, or a date: its beginning in UTC. Raises ValueError."""
+    return parse_time(f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text)
+
+
 def to_utc(at: datetime) -> datetime:
     """The same instant in UTC; refuses a time without an offset and years outside 1970–9999."""
     if at.tzinfo is None or at.utcoffset() is None:

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.contract.samples import T0, at
 
+from afterturn.inbox import InboxQuery, Page, Window
+from afterturn.inbox.filters import row_filter
 from afterturn.inbox.inbox import read_size
-from afterturn.inbox.query import InboxQuery, Page, Window, matches, property_ids, row_of
+from afterturn.inbox.page import row_of
+from afterturn.inbox.query import property_ids
 from afterturn.model import Conversation, StoredStamp
 from afterturn.store.port import ConsumerState, Registration
 
@@ -92,8 +95,8 @@ def test_a_stamp_of_another_shape_matches_no_topic(data: dict[str, object]) -> N
         conversation(topics=StoredStamp.model_validate({"through": T0, "data": data})),
         {"topics": registration("topics")},
     )
-    assert not matches(row, InboxQuery(topics=("rent",)))
-    assert matches(row, InboxQuery())
+    assert not row_filter(InboxQuery(topics=("rent",)))(row)
+    assert row_filter(InboxQuery())(row)
 
 
 @pytest.mark.parametrize("state", [ConsumerState.SHADOW, ConsumerState.RETIRED])
@@ -102,8 +105,8 @@ def test_the_stamps_of_shadows_and_retired_consumers_are_not_asked(state: Consum
         conversation(grade=StoredStamp(through=T0, data={"grade": "A"})), {"grade": registration("grade", state)}
     )
     assert row.states == {}
-    assert not matches(row, InboxQuery(grades=("A",)))
-    assert not matches(row, InboxQuery(owed=("any",)))
+    assert not row_filter(InboxQuery(grades=("A",)))(row)
+    assert not row_filter(InboxQuery(owed=("any",)))(row)
 
 
 def test_a_page_is_json() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.cli.aws_running import run
-from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
 from afterturn.errors import InvalidInput
+from afterturn.inbox.presentation import count
 from afterturn.operations.account import Whose
 from afterturn.operations.deploy import archive, carrying, dependencies
 from afterturn.operations.deploy.archive import Archive

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from afterturn.cli.aws_running import run
-from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
+from afterturn.inbox.presentation import count
 from afterturn.operations.account import Account, Whose, open_lane
 from afterturn.operations.indexes import Patience
 from afterturn.operations.plan import Act, Step

@@ -11,7 +11,8 @@ import typer
 
 from afterturn.cli.aws_running import run
 from afterturn.cli.exits import Exit, exit_of
-from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
+from afterturn.inbox.presentation import count
 from afterturn.operations.account import Whose
 from afterturn.operations.wires.compare import audit as compare
 from afterturn.operations.wires.looking import Seen, Target, look, parse_target, vercel_of

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import typer
 
 from afterturn.cli.exits import Exit
-from afterturn.cli.output import age, note
+from afterturn.cli.output import note
 from afterturn.errors import InvalidInput
+from afterturn.inbox.presentation import duration
 from afterturn.operations.walking import Progress
 
 T = TypeVar("T")
@@ -69,5 +70,5 @@ def told(progress: Progress) -> str:
             f"{progress.written:,} to stamp" if progress.doing == "looking" else f"{progress.written:,} stamped"
         )
     if (left := progress.seconds_left) is not None:
-        parts.append(f"about {age(timedelta(seconds=left))} left")
+        parts.append(f"about {duration(timedelta(seconds=left))} left")
     return ", ".join(parts)

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from rich.text import Text
 
-from afterturn.cli.output import WIDEST, age, cell, console, padded
+from afterturn.cli.output import WIDEST, cell, console, padded
 from afterturn.inbox import Row
-from afterturn.model import UNASSIGNED, Message
+from afterturn.inbox.presentation import age, alerts_of, consumers_in, grade_of, topics_of
+from afterturn.model import UNASSIGNED
 from afterturn.reactions.state import ReactionState
 
 _INDENT = "      "
@@ -26,33 +27,6 @@ def print_cards(rows: Sequence[Row], now: datetime) -> None:
         screen.print(_second_line(row, width), soft_wrap=True)
 
 
-def topics_of(row: Row) -> tuple[str, ...]:
-    """What the topics consumer stamped."""
-    topics = row.stamp("topics").get("topics")
-    return tuple(str(topic) for topic in topics) if isinstance(topics, list) else ()
-
-
-def grade_of(row: Row) -> str | None:
-    """What the grade consumer stamped."""
-    grade = row.stamp("grade").get("grade")
-    return grade if isinstance(grade, str) else None
-
-
-def alerts_of(row: Row) -> tuple[str, ...]:
-    """The kinds of emergencies that the maintenance consumer has seen."""
-    alerts = row.stamp("maintenance").get("alerts")
-    return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
-
-
-def behind(row: Row, state: ReactionState) -> tuple[str, ...]:
-    """The consumers that are in a state."""
-    return tuple(name for name, found in row.states.items() if found is state)
-
-
-def who(message: Message) -> str:
-    return message.role.value
-
-
 def _first_line(row: Row, now: datetime) -> Text:
     conversation = row.conversation
     line = Text()
@@ -65,7 +39,7 @@ def _first_line(row: Row, now: datetime) -> Text:
     for kind in alerts_of(row):
         line.append(f"  ● {kind}", "bold red")
     for state, style in ((ReactionState.OWED, "yellow"), (ReactionState.FAILED, "red")):
-        if names := behind(row, state):
+        if names := consumers_in(row, state):
             line.append(f"  {state.value}: {', '.join(names)}", style)
     if conversation.synthetic or conversation.gauntlet:
         line.append("  synthetic", "dim")

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from afterturn.cli.options import Db, Json, Limit, Profiled, cli_settings, open_existing, settings_of
-from afterturn.cli.output import count, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import InvalidInput, NotFound
+from afterturn.inbox.presentation import count
 from afterturn.stream.port import DeadLetter
 
 _ALL = 1_000_000

@@ -22,13 +22,14 @@ from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
 from afterturn.cli.loader import ImportCounts, Loader
 from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, cli_settings, set_up_logging
-from afterturn.cli.output import WIDEST, age, cell, console, count, note, one_line, padded
+from afterturn.cli.output import WIDEST, cell, console, note, padded
 from afterturn.cli.place import export_of, on_scratch, place_of
 from afterturn.cli.run import drained, is_clean
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
 from afterturn.importers.records import ImportedConversation
 from afterturn.inbox import InboxQuery, Row
+from afterturn.inbox.presentation import age, count, one_line
 from afterturn.ledger.ledger import Audit
 from afterturn.model import Message, Urgency, WorkOrder
 from afterturn.store.port import ConsumerState

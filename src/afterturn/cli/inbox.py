@@ -9,116 +9,38 @@ from typing import Annotated, Any
 import typer
 
 from afterturn.channels.delivery_status import sending_of
-from afterturn.cli.cards import alerts_of, behind, grade_of, print_cards, topics_of
-from afterturn.cli.options import (
-    Db,
-    Json,
-    Limit,
-    Profiled,
-    Since,
-    Until,
-    flag_value,
-    open_existing,
-    read_time,
-    settings_of,
-)
-from afterturn.cli.output import console, moment, note, table, write_json
+from afterturn.cli.cards import print_cards
+from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, settings_of, with_filters
+from afterturn.cli.output import console, note, table, timestamp, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.inbox import InboxQuery, Page, Row, Window
-from afterturn.model import Channel, Direction, Status, WorkOrder, parse
+from afterturn.inbox import InboxQuery, Page, Row
+from afterturn.inbox.filters import BY_FIELD
+from afterturn.inbox.presentation import alerts_of, consumers_in, grade_of, topics_of
+from afterturn.model import Direction, WorkOrder, parse
 from afterturn.reactions.state import ReactionState
 
-_FLAGS = {
-    "window": "--window",
-    "since": "--since",
-    "until": "--until",
-    "properties": "--property",
-    "types": "--type",
-    "topics": "--topic",
-    "grades": "--grade",
-    "owed": "--owed",
-    "failed": "--failed",
-    "participant": "--participant",
-    "words": "--words",
-    "limit": "--limit",
-}
-"""The flag of each field of a query, for what is said about a bad one."""
 
-
+@with_filters
 def inbox(
     ctx: typer.Context,
-    window: Annotated[Window | None, typer.Option(metavar="24h|7d|30d|90d|all", help="How far back from now.")] = None,
-    since: Since = None,
-    until: Until = None,
-    property_id: Annotated[
-        list[str] | None, typer.Option("--property", metavar="ID", help="Of this property, or UNASSIGNED. Repeatable.")
-    ] = None,
-    type_: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Of this type. Repeatable.")] = None,
-    channel: Annotated[
-        list[Channel] | None,
-        typer.Option(metavar="CHANNEL", help="Over sms, email, voice, telegram or web. Repeatable."),
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC", help="With any of these topics. Repeatable.")
-    ] = None,
-    grade: Annotated[
-        list[str] | None, typer.Option(metavar="A-F", help="With any of these grades. Repeatable.")
-    ] = None,
-    owed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONSUMER", help="Where this consumer, or `any`, owes a reaction. Repeatable."),
-    ] = None,
-    failed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONSUMER", help="Where a reaction of this consumer, or `any`, failed. Repeatable."),
-    ] = None,
-    status: Annotated[Status | None, typer.Option(metavar="open|closed", help="Of this status only.")] = None,
-    participant: Annotated[str | None, typer.Option(metavar="ADDRESS", help="With this exact address.")] = None,
-    words: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="All of these in one message, the last one perhaps a beginning. Embedded profile only."
-        ),
-    ] = None,
-    include_synthetic: Annotated[
-        bool, typer.Option("--include-synthetic", metavar="", help="Probes and tests, too.")
-    ] = False,
     limit: Annotated[int, typer.Option(metavar="N", help="Conversations a page, 1 to 500.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="The next page, from where the last one ended.")
+        str | None, typer.Option(metavar="CURSOR", help="The cursor that the last page ended with.")
     ] = None,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
+    **filters: Any,
 ) -> None:
-    """Show conversations, newest first."""
-    query = _query(
-        window=window,
-        since=None if since is None else flag_value("--since", read_time, since),
-        until=None if until is None else flag_value("--until", read_time, until),
-        properties=property_id or (),
-        types=type_ or (),
-        channels=channel or (),
-        topics=topic or (),
-        grades=grade or (),
-        owed=owed or (),
-        failed=failed or (),
-        status=status,
-        participant=participant,
-        words=words,
-        include_synthetic=include_synthetic,
-        limit=limit,
-    )
-    asyncio.run(_inbox(ctx, db, query, cursor, as_json=json_))
-
-
-def _query(**asked: Any) -> InboxQuery:
+    """List conversations, newest first."""
     try:
-        return parse(InboxQuery, asked)
+        query = parse(InboxQuery, {**filters, "limit": limit})
     except InvalidRecord as error:
         field = error.field.partition("[")[0]
-        raise InvalidRecord(_FLAGS.get(field, error.field), error.problem) from None
+        option = BY_FIELD[field].filter.option if field in BY_FIELD else f"--{field}" if field else ""
+        raise InvalidRecord(option, error.problem) from None
+    asyncio.run(_inbox(ctx, db, query, cursor, as_json=json_))
 
 
 async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | None, *, as_json: bool) -> None:
@@ -142,7 +64,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
         conversation = row.conversation
         lines.append(
             (
-                moment(conversation.recency),
+                timestamp(conversation.recency),
                 conversation.channel.value,
                 conversation.property_id,
                 conversation.id,
@@ -151,8 +73,8 @@ def _print_rows(rows: Sequence[Row]) -> None:
                 grade_of(row),
                 ",".join(topics_of(row)),
                 ",".join(alerts_of(row)),
-                ",".join(behind(row, ReactionState.OWED)),
-                ",".join(behind(row, ReactionState.FAILED)),
+                ",".join(consumers_in(row, ReactionState.OWED)),
+                ",".join(consumers_in(row, ReactionState.FAILED)),
                 None if row.role is None else f"{row.role.value}: {row.text}",
             )
         )

@@ -24,9 +24,10 @@ from afterturn.cli.options import (
     selection,
     settings_of,
 )
-from afterturn.cli.output import age, count, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
 from afterturn.config import Settings
 from afterturn.errors import InvalidInput
+from afterturn.inbox.presentation import count, duration
 from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Audit, Selection
 
@@ -82,7 +83,7 @@ def _print_debts(debts: Sequence[Debt]) -> None:
                 debt.conversation.id,
                 debt.consumer,
                 debt.state.value,
-                age(debt.age),
+                duration(debt.age),
                 debt.since,
                 debt.conversation.property_id,
             )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,9 +20,10 @@ import typer
 
 from afterturn.app import App, load_app
 from afterturn.backbone import Backbone
-from afterturn.clock import parse_duration, parse_time
+from afterturn.clock import parse_duration, parse_time_or_date
 from afterturn.config import Profile, Settings, read_settings
 from afterturn.errors import InvalidInput, InvalidRecord, NotFound
+from afterturn.inbox.filters import BY_NAME, FILTERS, FilterField
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Emitter, Stamp, check_id
 from afterturn.reactions.window import ReactionContext, TurnWindow
@@ -90,14 +92,20 @@ RootApp = Annotated[str | None, _root(*_APP)]
 RootLogLevel = Annotated[LogLevelName | None, _root(*_LOG)]
 
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON on stdout, and nothing else there.")]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="From this time on (ISO 8601, or a UTC date).")
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Before this time (ISO 8601, or a UTC date).")
-]
-Property = Annotated[str | None, typer.Option("--property", metavar="ID", help="Of one property only, or UNASSIGNED.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")]
+
+
+def filter_option(declared: FilterField, *, repeatable: bool) -> Any:
+    """The option of a filter of the inbox."""
+    about = declared.filter
+    value = "" if declared.type is bool else about.metavar
+    text = f"{about.help} Repeatable." if repeatable else about.help
+    return typer.Option(about.option, metavar=value, help=text)
+
+
+Since = Annotated[str | None, filter_option(BY_NAME["since"], repeatable=False)]
+Until = Annotated[str | None, filter_option(BY_NAME["until"], repeatable=False)]
+Property = Annotated[str | None, filter_option(BY_NAME["property"], repeatable=False)]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of entries.")]
 
 
 def settings_of(ctx: typer.Context, db: Path | None, **given: Any) -> Settings:
@@ -184,20 +192,48 @@ async def _runs_elsewhere(window: TurnWindow, ctx: ReactionContext) -> Stamp:
     raise AssertionError("commands that look run no reactions")
 
 
+def with_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every filter, in place of its ``**filters``: the fields of an InboxQuery."""
+
+    @functools.wraps(command)
+    def run(ctx: typer.Context, **values: Any) -> None:
+        for one in FILTERS:
+            if values[one.field] in (None, []):
+                del values[one.field]
+        command(ctx, **values)
+
+    context, *others, _ = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = [context, *map(_parameter, FILTERS), *others]
+    run.__dict__["__signature__"] = inspect.Signature([one.replace(kind=_KEYWORD) for one in parameters])
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def _parameter(declared: FilterField) -> inspect.Parameter:
+    kind: Any = declared.type if issubclass(declared.type, bool | Enum) else str
+    default = None
+    if declared.many:
+        kind = list[kind] | None
+    elif kind is bool:
+        default = False
+    else:
+        kind |= None
+    annotation = Annotated[kind, filter_option(declared, repeatable=declared.many)]
+    return inspect.Parameter(declared.field, _KEYWORD, default=default, annotation=annotation)
+
+
 def selection(since: str | None, until: str | None, property_id: str | None) -> Selection:
-    """A part of history from flags; raises InvalidRecord that names the flag."""
-    first = None if since is None else flag_value("--since", read_time, since)
-    end = None if until is None else flag_value("--until", read_time, until)
+    """A part of history from options; raises InvalidRecord that names the option."""
+    first = None if since is None else flag_value("--since", parse_time_or_date, since)
+    end = None if until is None else flag_value("--until", parse_time_or_date, until)
     if first is not None and end is not None and first >= end:
         raise InvalidInput("--since is not before --until")
     if property_id is not None:
         flag_value("--property", check_id, property_id)
     return Selection(since=first, until=end, property_id=property_id)
-
-
-def read_time(text: str) -> datetime:
-    """An ISO 8601 time with an offset, or a date: its beginning in UTC, wherever the machine stands."""
-    return parse_time(f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text)
 
 
 def read_grace(text: str | None, settings: Settings) -> timedelta:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from rich.cells import cell_len
@@ -18,7 +18,6 @@ WIDEST = 100
 """Columns of what is laid out for people, also where there is no terminal."""
 
 _BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def console() -> Console:
@@ -72,31 +71,12 @@ def cell(value: object) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, datetime):
-        return moment(value)
+        return timestamp(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return _BREAKS.sub(" ", str(value))
 
 
-def one_line(text: object) -> str:
-    """A text for a preview: white space of any kind is one space."""
-    return " ".join(str(text).split())
-
-
-def moment(at: datetime) -> str:
+def timestamp(at: datetime) -> str:
     """A time for people: UTC, whole seconds."""
     return f"{at:%Y-%m-%dT%H:%M:%S}Z"
-
-
-def age(length: timedelta) -> str:
-    """A length of time in its largest unit: ``7m``, ``3h``, ``12d``."""
-    seconds = max(int(length.total_seconds()), 0)
-    for unit, letter in _UNITS:
-        if seconds >= unit:
-            return f"{seconds // unit}{letter}"
-    return "0s"
-
-
-def count(number: int, what: str) -> str:
-    """``1 turn``, ``1,730 turns``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, require_consumers, settings_of
-from afterturn.cli.output import age, count, note, table, write_json
+from afterturn.cli.output import note, table, write_json
 from afterturn.clock import to_text
 from afterturn.config import as_written
 from afterturn.errors import InvalidInput, NotFound
+from afterturn.inbox.presentation import age, count
 from afterturn.store.port import ConsumerState, Failure
 
 _ALL = 1_000_000

@@ -31,10 +31,11 @@ from afterturn.cli.options import (
     set_up_logging,
     settings_of,
 )
-from afterturn.cli.output import count, facts, note, write_json
+from afterturn.cli.output import facts, note, write_json
 from afterturn.cli.place import place_of
 from afterturn.config import Profile, Settings
 from afterturn.errors import AfterturnError
+from afterturn.inbox.presentation import count
 from afterturn.ledger.ledger import Audit
 from afterturn.reactions.registry import Registry
 

@@ -28,11 +28,12 @@ from afterturn.cli.options import (
     flag_value,
     set_up_logging,
 )
-from afterturn.cli.output import cell, count, facts, note, write_json
+from afterturn.cli.output import cell, facts, note, write_json
 from afterturn.clock import to_text
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.importers import BadRecord, Reader, read
+from afterturn.inbox.presentation import count
 from afterturn.model import UNASSIGNED, Turn, check_id, parse
 from afterturn.settle import SettleResult
 from afterturn.strict_json import read_json

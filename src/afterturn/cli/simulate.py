@@ -29,13 +29,14 @@ from afterturn.cli.options import (
     flag_value,
     set_up_logging,
 )
-from afterturn.cli.output import count, note, write_json
+from afterturn.cli.output import note, write_json
 from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
 from afterturn.demo.schedule import Beat, play
 from afterturn.importers import read
 from afterturn.importers.records import BadRecord, ImportedConversation
+from afterturn.inbox.presentation import count
 
 _BAD_SHOWN = 20
 

@@ -11,9 +11,10 @@ import typer
 
 from afterturn.cli.exits import Exit
 from afterturn.cli.options import Db, Json, Profiled, open_existing, settings_of
-from afterturn.cli.output import age, facts, note, table, write_json
+from afterturn.cli.output import facts, note, table, write_json
 from afterturn.clock import to_text
 from afterturn.errors import AfterturnError, EngineUnavailable, StreamUnavailable
+from afterturn.inbox.presentation import duration
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
 def _print(found: dict[str, Any], now: datetime) -> None:
     def oldest(stage: dict[str, Any] | None) -> str | None:
         at = None if stage is None else stage["oldestAt"]
-        return None if at is None else age(max(now - datetime.fromisoformat(at), timedelta(0)))
+        return None if at is None else duration(max(now - datetime.fromisoformat(at), timedelta(0)))
 
     def told(stage: dict[str, Any] | None, name: str) -> object:
         return _SILENT if stage is None or stage[name] is None else stage[name]

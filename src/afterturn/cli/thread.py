@@ -10,10 +10,10 @@ from pydantic import JsonValue
 from rich.text import Text
 
 from afterturn.channels.delivery_status import Delivered, delivered
-from afterturn.cli.cards import who
-from afterturn.cli.output import cell, console, facts, moment, one_line, padded, table
+from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import Row
+from afterturn.inbox.presentation import one_line
 from afterturn.model import Message, SettledTurn, WorkOrder
 
 _ROLE = 9
@@ -149,7 +149,7 @@ def _section(title: str) -> None:
 
 
 def _print_message(message: Message, sending: Delivered | None) -> None:
-    head = f"{moment(message.at)}  {padded(who(message), _ROLE)}"
+    head = f"{timestamp(message.at)}  {padded(message.role.value, _ROLE)}"
     lines = message.text.splitlines()
     lines += [f"[{cell(one.name or one.media_type)}: {cell(one.url)}]" for one in message.attachments]
     screen = console()

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery
 from afterturn.inbox.cursor import Cursor, decode, encode
-from afterturn.inbox.query import InboxQuery, Page, Row, matches, property_ids, row_of
+from afterturn.inbox.filters import consumers_named, row_filter
+from afterturn.inbox.page import Page, Row, row_of
+from afterturn.inbox.query import InboxQuery, property_ids
 from afterturn.inbox.search import Recency, look_for
 from afterturn.model import Conversation
 from afterturn.store.pagination import key_of
@@ -48,7 +50,7 @@ class Inbox:
         Raises InvalidCursor, and InvalidQuery for a consumer that is not registered, and for words where the store does
         not search them.
         """
-        asked = [name for name in (*query.owed, *query.failed) if name != "any"]
+        asked = consumers_named(query)
         registrations = await self.registrations(asked)
         for name in asked:
             if name not in registrations:
@@ -63,6 +65,7 @@ class Inbox:
             return Page((), None, complete=True, scanned=0)
         store = self._store if words is None else words.reader(self._store)
         reader = _Merged(store, _ranges(query, since, until), start.after if start else None)
+        passes = row_filter(query)
         rows: list[Row] = []
         scanned = 0
         last: Conversation | None = None
@@ -70,7 +73,7 @@ class Inbox:
         while len(rows) < query.limit and scanned < query.budget and not unseen and not (words and words.left <= 0):
             wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
             batch = await reader.read(wanted)
-            passed = {one.id: row for one in batch if matches(row := row_of(one, registrations), query)}
+            passed = {one.id: row for one in batch if passes(row := row_of(one, registrations))}
             unread: Collection[str] = ()
             if words is not None and passed:
                 unread = await words.look(list(passed))

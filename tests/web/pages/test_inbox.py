@@ -67,7 +67,7 @@ async def test_rows_that_move_up_while_a_person_pages_come_neither_twice_nor_mak
         ("/?grade=d&grade=F", {"grades": ("D", "F")}),
         ("/?status=open&property=&type=", {"status": "open"}),
         ("/?participant=%2B15155550142", {"participant": "+15155550142"}),
-        ("/?synthetic=1", {"include_synthetic": True}),
+        ("/?include_synthetic=1", {"include_synthetic": True}),
         ("/?owed=any", {"owed": ("any",)}),
         ("/?window=24h", {"window": "24h"}),
         ("/?words=smell+gas", {"words": "smell gas"}),

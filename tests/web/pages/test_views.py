@@ -16,12 +16,12 @@ from afterturn import Channel
 from afterturn.clock import EPOCH
 from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, Window
+from afterturn.inbox.presentation import age
 from afterturn.model import Status
 from afterturn.store.kept import MAX_VALUE_BYTES
-from afterturn.web.pages.format import address, age, conversation_path
 from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
 from afterturn.web.pages.operations_view import PlotRange, plot
-from afterturn.web.pages.query_params import PAGE, address_of_person, pairs_of, read_query
+from afterturn.web.pages.query_params import PAGE, address, address_of_person, conversation_path, pairs_of, read_query
 from afterturn.web.pages.routing import local_path
 from afterturn.web.pages.thread import readable, text_parts, web_link
 

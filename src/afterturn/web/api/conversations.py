@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from afterturn.channels.people import reply_jobs
 from afterturn.clock import to_text
-from afterturn.inbox import InboxQuery, Row, Window
-from afterturn.inbox.query import MAX_LIMIT, Grade, Words
-from afterturn.model import Channel, Direction, Id, Label, Message, Record, Role, Status, StoredStamp, Text, Time, Turn
+from afterturn.inbox import InboxQuery, Row
+from afterturn.inbox.filters import FILTERS
+from afterturn.inbox.query import MAX_LIMIT
+from afterturn.model import Direction, Message, Record, Role, StoredStamp, Text, Turn
 from afterturn.store.kept import Amendment
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
@@ -39,56 +40,30 @@ from afterturn.web.errors import HttpError
 router = APIRouter(prefix="/conversations", route_class=JsonRoute, tags=["conversations"])
 
 
-class InboxParameters(Parameters):
-    """The filters of the inbox; those left out ask nothing. What may be given several times means any of them."""
+class _InboxParameters(Parameters):
+    """The filters of the inbox. A parameter that is given several times selects any of its values."""
 
-    window: Annotated[Window | None, Field(description="How far back from now; not together with since.")] = None
-    since: Annotated[Time | None, Field(description="From this time on (ISO 8601 with an offset).")] = None
-    until: Annotated[Time | None, Field(description="Before this time.")] = None
-    property: Annotated[tuple[Id, ...], Field(description="Of this property, or UNASSIGNED.", max_length=500)] = ()
-    type: Annotated[tuple[Label, ...], Field(description="Of this type.", max_length=100)] = ()
-    channel: Annotated[tuple[Channel, ...], Field(description="Over this channel.", max_length=10)] = ()
-    topic: Annotated[tuple[Label, ...], Field(description="With this topic.", max_length=100)] = ()
-    grade: Annotated[tuple[Grade, ...], Field(description="With this grade.", max_length=20)] = ()
-    owed: Annotated[
-        tuple[Label, ...], Field(description="Where this consumer, or any, owes a reaction.", max_length=100)
-    ] = ()
-    failed: Annotated[
-        tuple[Label, ...], Field(description="Where a reaction of it, or of any, failed.", max_length=100)
-    ] = ()
-    status: Annotated[Status | None, Field(description="Open or closed ones only.")] = None
-    participant: Annotated[Id | None, Field(description="With this exact address.")] = None
-    words: Annotated[
-        Words | None,
-        Field(description="All of these in one message, the last one perhaps a beginning. Embedded profile only."),
-    ] = None
-    include_synthetic: Annotated[bool, Field(description="Probes and tests, too.")] = False
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Conversations a page.")] = 50
     cursor: CursorText = None
 
     @model_validator(mode="after")
-    def _makes_a_query(self) -> InboxParameters:
+    def _makes_a_query(self) -> _InboxParameters:
         self.query()
         return self
 
     def query(self) -> InboxQuery:
-        return InboxQuery(
-            window=self.window,
-            since=self.since,
-            until=self.until,
-            properties=self.property,
-            types=self.type,
-            channels=self.channel,
-            topics=self.topic,
-            grades=self.grade,
-            owed=self.owed,
-            failed=self.failed,
-            status=self.status,
-            participant=self.participant,
-            words=self.words,
-            include_synthetic=self.include_synthetic,
-            limit=self.limit,
-        )
+        return InboxQuery(limit=self.limit, **{one.field: getattr(self, one.filter.name) for one in FILTERS})
+
+
+_DECLARED: dict[str, Any] = {
+    one.filter.name: (Annotated[one.annotation, Field(description=one.filter.help)], one.default) for one in FILTERS
+}
+_Parameters: Any = create_model("InboxParameters", __base__=_InboxParameters, **_DECLARED)
+
+
+def _parameters(parameters: Annotated[_Parameters, Query()]) -> _InboxParameters:
+    asked: _InboxParameters = parameters
+    return asked
 
 
 class ReplyBody(Record):
@@ -108,7 +83,9 @@ class ReplyBody(Record):
         **documented_errors(400),
     },
 )
-async def list_conversations(reach: StoreOfCaller, asked: Annotated[InboxParameters, Query()]) -> JSONResponse:
+async def list_conversations(
+    reach: StoreOfCaller, asked: Annotated[_InboxParameters, Depends(_parameters)]
+) -> JSONResponse:
     """Conversations, newest first, all that the filters ask for, page by page."""
     page = await reach.page(asked.query(), asked.cursor)
     return json_response(page.to_json())

@@ -25,9 +25,9 @@ from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, OpenBackbone, Operator, StoreOfCaller
 from afterturn.web.api.scoped_store import ScopedStore
 from afterturn.web.errors import HttpError
-from afterturn.web.pages.format import address, conversation_path
 from afterturn.web.pages.inbox import events
 from afterturn.web.pages.inbox_view import row_view
+from afterturn.web.pages.query_params import address, conversation_path
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.pages.routing import FormData, PageRoute, redirect
 from afterturn.web.pages.thread import before, items, stamp_view

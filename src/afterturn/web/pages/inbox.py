@@ -17,9 +17,8 @@ from afterturn.store.tokenizer import MAX_WORDS_CHARS
 from afterturn.web.access import AccessControl
 from afterturn.web.api.common import OpenBackbone, Operator, StoreOfCaller
 from afterturn.web.api.scoped_store import ScopedStore
-from afterturn.web.pages.format import conversation_path
 from afterturn.web.pages.inbox_view import arrived, inbox_view
-from afterturn.web.pages.query_params import address_of_person, read_query
+from afterturn.web.pages.query_params import address_of_person, conversation_path, read_query
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.pages.routing import PageRoute, redirect
 from afterturn.web.pages.sse import EventStreams

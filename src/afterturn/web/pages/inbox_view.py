@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from afterturn.channels.delivery_status import problem_text
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.inbox.filters import ANY, BY_NAME, FILTERS, Control, FilterField
+from afterturn.inbox.presentation import CHANNEL_LABELS, alerts_of, grade_of, topics_of
 from afterturn.inbox.search import Piece
-from afterturn.model import UNASSIGNED, Channel, Direction, Status
-from afterturn.reactions.state import ReactionState
+from afterturn.model import UNASSIGNED, Direction, Status
 from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
-from afterturn.web.pages.format import CHANNELS, address, conversation_path
-from afterturn.web.pages.query_params import Pairs, options, pairs_of, replaced, told, without
-
-GRADES = ("A", "B", "C", "D", "F")
+from afterturn.web.pages.query_params import Pairs, address, conversation_path, pairs_of, replaced, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +74,13 @@ class FilterOption:
 
 @dataclass(frozen=True, slots=True)
 class FilterGroup:
-    """A filter: what can be ticked. ``free``: anything may be typed beside it, with these suggestions."""
+    """A filter on the page; ``suggestions``: for a text field beside its options."""
 
     name: str
     label: str
+    control: Control
     options: tuple[FilterOption, ...]
-    free: bool = False
-    suggested: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,31 +104,12 @@ class InboxView:
     words: str
     somebody: str | None
     searches: bool
-    synthetic: bool
     filters: int
     """How many are on, beside the window."""
 
     @property
     def filtered(self) -> bool:
         return self.filters > 0
-
-
-def topics_of(row: Row) -> tuple[str, ...]:
-    """What the topics consumer stamped."""
-    topics = row.stamp("topics").get("topics")
-    return tuple(str(topic) for topic in topics) if isinstance(topics, list) else ()
-
-
-def grade_of(row: Row) -> str | None:
-    """What the grade consumer stamped."""
-    grade = row.stamp("grade").get("grade")
-    return grade if isinstance(grade, str) else None
-
-
-def alerts_of(row: Row) -> tuple[str, ...]:
-    """The kinds of emergencies that the maintenance consumer has seen."""
-    alerts = row.stamp("maintenance").get("alerts")
-    return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
 
 
 def reactions_of(row: Row) -> tuple[ReactionView, ...]:
@@ -147,7 +126,7 @@ def row_view(row: Row) -> RowView:
         id=conversation.id,
         href=conversation_path(conversation.id),
         channel=conversation.channel.value,
-        channel_name=CHANNELS[conversation.channel],
+        channel_name=CHANNEL_LABELS[conversation.channel],
         person=conversation.contact_name if conversation.contact_name and people else address,
         address=address,
         others=max(len(people) - 1, 0),
@@ -182,10 +161,14 @@ def inbox_view(
     here = address("/", pairs)
     return InboxView(
         rows=tuple(row_view(row) for row in page.rows),
-        groups=_groups(query, page, consumers, properties),
+        groups=tuple(
+            _group(one, query, page, consumers, {"property": properties})
+            for one in FILTERS
+            if one.filter.control in _IN_FORM
+        ),
         windows=_windows(query, pairs),
         views=_views(pairs),
-        chosen=tuple(Link(told(*pair), address("/", without(pairs, pair))) for pair in pairs),
+        chosen=tuple(Link(BY_NAME[pair[0]].filter.text(pair[1]), address("/", without(pairs, pair))) for pair in pairs),
         older=None if page.next_cursor is None else address("/", (*pairs, ("cursor", page.next_cursor))),
         newest=here if paged else None,
         incomplete=not page.complete and page.next_cursor is not None,
@@ -197,7 +180,6 @@ def inbox_view(
         words=query.words or "",
         somebody=address("/", (("participant", query.words),)) if query.words else None,
         searches=searches,
-        synthetic=query.include_synthetic,
         filters=len(replaced(pairs, "window", None)),
     )
 
@@ -218,7 +200,7 @@ def _windows(query: InboxQuery, pairs: Pairs) -> tuple[Link, ...]:
     chosen = query.window or Window.ALL
     return tuple(
         Link(
-            "All time" if one is Window.ALL else one.value,
+            one.label,
             address("/", replaced(pairs, "window", None if one is Window.ALL else one.value)),
             one is chosen,
         )
@@ -241,39 +223,25 @@ def _views(pairs: Pairs) -> tuple[Link, ...]:
     return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
 
 
-def _groups(
-    query: InboxQuery, page: Page, consumers: Sequence[str], properties: Iterable[str]
-) -> tuple[FilterGroup, ...]:
-    conversations = [row.conversation for row in page.rows]
-    seen = {one.property_id or UNASSIGNED for one in conversations} | set(properties)
-    topics = {topic for row in page.rows for topic in topics_of(row)}
-    types = {one.type for one in conversations}
-    owing = [ReactionState.OWED.value, ReactionState.FAILED.value]
-    return (
-        _group("property", "Property", options((), query.properties), query.properties, suggested=tuple(sorted(seen))),
-        _group("channel", "Channel", tuple(Channel), query.channels),
-        _group("topic", "Topic", options(topics, query.topics), query.topics, suggested=()),
-        _group("type", "Type", options(types, query.types), query.types),
-        _group("grade", "Grade", options(GRADES, query.grades), query.grades),
-        *(
-            _group(name, name.capitalize(), ("any", *consumers), query.owed if name == "owed" else query.failed)
-            for name in owing
-        ),
-        _group("status", "Status", tuple(Status), () if query.status is None else (query.status,)),
-    )
+_IN_FORM = (Control.CHECKBOXES, Control.CHECKBOXES_AND_TEXT, Control.TEXT, Control.RADIO, Control.TOGGLE)
 
 
 def _group(
-    name: str,
-    label: str,
-    values: Sequence[str],
-    chosen: Sequence[str],
-    *,
-    suggested: tuple[str, ...] | None = None,
+    declared: FilterField, query: InboxQuery, page: Page, consumers: Sequence[str], known: Mapping[str, Iterable[str]]
 ) -> FilterGroup:
-    found = tuple(FilterOption(str(value), _label(name, str(value)), value in chosen) for value in values)
-    return FilterGroup(name, label, found, free=suggested is not None, suggested=suggested or ())
-
-
-def _label(name: str, value: str) -> str:
-    return value if name in ("owed", "failed", "topic", "type", "grade", "property") else told(name, value)
+    about = declared.filter
+    chosen = tuple("1" if value is True else str(value) for value in declared.values(query))
+    on_page = {value for row in page.rows for value in about.values(row)} if about.values else set()
+    choices = about.choices or sorted({*on_page, *known.get(about.name, ())})
+    suggestions: tuple[str, ...] = ()
+    match about.control:
+        case Control.TEXT:
+            values, suggestions = chosen, tuple(choices)
+        case Control.TOGGLE:
+            values = ("1",)
+        case _ if about.by_consumer:
+            values = (ANY, *consumers)
+        case _:
+            values = tuple(dict.fromkeys([*choices, *chosen]))
+    options = tuple(FilterOption(value, about.labels.get(value, value), value in chosen) for value in values)
+    return FilterGroup(about.name, about.label, about.control, options, suggestions)

@@ -12,15 +12,16 @@ from fastapi.responses import Response
 from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery, NotFound
 from afterturn.inbox import Window
+from afterturn.inbox.presentation import count
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, OpenBackbone
-from afterturn.web.pages.format import address, count
 from afterturn.web.pages.history import History, Span
 from afterturn.web.pages.inbox_view import Link
 from afterturn.web.pages.operations_view import PlotRange, consumers, dead_letter_view, debt_view, failure_view, stages
+from afterturn.web.pages.query_params import address
 from afterturn.web.pages.rendering import render
 from afterturn.web.pages.routing import FormData, PageRoute, redirect
 from afterturn.web.pages.stats import or_none, take_sample

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from afterturn.inbox.presentation import duration
 from afterturn.ledger.debts import Debt
 from afterturn.store.port import ConsumerState, Failure, Registration
 from afterturn.stream.port import DeadLetter
-from afterturn.web.pages.format import age, conversation_path
 from afterturn.web.pages.history import GAP, Point, Span, point_of
+from afterturn.web.pages.query_params import conversation_path
 from afterturn.web.pages.stats import ConsumerSample, Sample
 
 BODY_CHARS = 4_000
@@ -177,7 +178,7 @@ def plot(
         return None
     top = max(*known, 1.0)
     length = past.now - since
-    told_length = past.span.told if length + GAP > past.span.length else f"last {age(length)}"
+    told_length = past.span.told if length + GAP > past.span.length else f"last {duration(length)}"
     runs: list[list[tuple[float, float]]] = []
     before: datetime | None = None
     for at, value in values:
@@ -215,7 +216,7 @@ def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:
 
 
 def _lag(length: timedelta) -> str:
-    return "under 1s" if length < timedelta(seconds=1) else age(length)
+    return "under 1s" if length < timedelta(seconds=1) else duration(length)
 
 
 def dead_letter_view(one: DeadLetter) -> DeadLetterView:

@@ -1,78 +1,63 @@
-"""What the inbox is asked for, out of an address and back into one. Pure."""
+"""The query of the inbox in a page's address, and the address of a query. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from datetime import datetime
+from urllib.parse import quote, urlencode
 
 from afterturn.channels.email.addresses import spelt
+from afterturn.clock import to_text
 from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.ids import normalise
 from afterturn.inbox import InboxQuery, Window
-from afterturn.model import UNASSIGNED, parse
-from afterturn.web.pages.format import CHANNELS
+from afterturn.inbox.filters import BY_FIELD, BY_NAME, FILTERS
+from afterturn.model import parse
 
 PAGE = 50
 
 Pairs = tuple[tuple[str, str], ...]
 
-_FIELDS = {
-    "property": "properties",
-    "channel": "channels",
-    "type": "types",
-    "topic": "topics",
-    "grade": "grades",
-    "owed": "owed",
-    "failed": "failed",
-}
-"""Names in the address that may come several times, and their fields of a query."""
-
-_SINGLE = ("window", "status", "participant", "words")
-_TOGGLES = {"synthetic": "include_synthetic"}
-_NAMES = (*_SINGLE, *_FIELDS, *_TOGGLES)
-
-_CHANNELS = {channel.value: name for channel, name in CHANNELS.items()}
-
 _PHONE = re.compile(r"[+(]?[0-9][0-9 ().\-/]{4,}\Z")
 
 
 def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQuery:
-    """The query in an address. Blank fields of the form ask nothing. Raises InvalidQuery and InvalidRecord."""
+    """The query of an address. Blank fields of the form select everything. Raises InvalidQuery and InvalidRecord."""
     asked: dict[str, object] = {"limit": limit}
-    many: dict[str, list[str]] = {}
-    for name, given in pairs:
-        value = given.strip()
-        if name not in _NAMES:
+    for name, text in pairs:
+        value = text.strip()
+        if name not in BY_NAME:
             raise InvalidQuery("the address asks for a filter that does not exist; start again from the inbox")
+        declared = BY_NAME[name]
         if not value:
             continue
-        if name in _FIELDS:
-            kept = many.setdefault(_FIELDS[name], [])
-            if value not in kept:
-                kept.append(_spelt(name, value))
-        elif name in _TOGGLES:
-            asked[_TOGGLES[name]] = value == "1"
+        if declared.many:
+            values = asked.setdefault(declared.field, [])
+            assert isinstance(values, list)
+            if value not in values:
+                values.append(value)
         else:
-            asked[name] = value
-    return _parsed({**asked, **many})
+            asked[declared.field] = value
+    try:
+        return parse(InboxQuery, asked)
+    except InvalidRecord as error:
+        field = error.field.partition("[")[0]
+        name = BY_FIELD[field].filter.name if field in BY_FIELD else error.field
+        raise InvalidRecord(name, error.problem) from None
 
 
 def pairs_of(query: InboxQuery) -> Pairs:
-    """The address of a query; what is asked for twice in different order has the same one."""
-    found: list[tuple[str, str]] = []
-    if query.window is not None and query.window is not Window.ALL:
-        found.append(("window", query.window.value))
-    for name, field in _FIELDS.items():
-        found += [(name, str(value)) for value in getattr(query, field)]
-    if query.status is not None:
-        found.append(("status", query.status.value))
-    if query.participant is not None:
-        found.append(("participant", query.participant))
-    if query.words:
-        found.append(("words", query.words))
-    if query.include_synthetic:
-        found.append(("synthetic", "1"))
-    return tuple(found)
+    """The address of a query; the order in which it was asked for makes no difference."""
+    return tuple(
+        (one.filter.name, _text(value)) for one in FILTERS for value in one.values(query) if value is not Window.ALL
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return to_text(value)
+    return "1" if value is True else str(value)
 
 
 def without(pairs: Pairs, *taken: tuple[str, str]) -> Pairs:
@@ -85,23 +70,6 @@ def replaced(pairs: Pairs, name: str, value: str | None) -> Pairs:
     return rest if value is None else ((name, value), *rest)
 
 
-def told(name: str, value: str) -> str:
-    """A filter in words."""
-    any_reaction = "any reaction" if value == "any" else value
-    words = {
-        "property": "Unassigned" if value == UNASSIGNED else f"Property {value}",
-        "channel": _CHANNELS.get(value, value),
-        "owed": f"Owed: {any_reaction}",
-        "failed": f"Failed: {any_reaction}",
-        "status": value.capitalize(),
-        "synthetic": "Tests shown",
-        "window": f"Last {value}",
-        "participant": value,
-        "words": f"Words: {value}",
-    }
-    return words.get(name, f"{name.capitalize()} {value}")
-
-
 def address_of_person(words: str, region: str | None = None) -> str | None:
     """A phone number or an e-mail address that was typed into the search box, spelt as conversations have it."""
     words = words.strip()
@@ -110,20 +78,12 @@ def address_of_person(words: str, region: str | None = None) -> str | None:
     return normalise(words, region) if _PHONE.match(words) else None
 
 
-def _parsed(asked: dict[str, object]) -> InboxQuery:
-    """Raises InvalidRecord that names what stands in the address."""
-    try:
-        return parse(InboxQuery, asked)
-    except InvalidRecord as error:
-        field = error.field.partition("[")[0]
-        names = {one: name for name, one in (*_FIELDS.items(), *_TOGGLES.items())}
-        raise InvalidRecord(names.get(field, error.field), error.problem) from None
+def conversation_path(conversation_id: str) -> str:
+    """Where its page is; an id may hold any character."""
+    return f"/conversations/{quote(conversation_id, safe='')}"
 
 
-def _spelt(name: str, value: str) -> str:
-    return value.upper() if name == "grade" else value
-
-
-def options(known: Iterable[str], chosen: Sequence[str]) -> tuple[str, ...]:
-    """What can be ticked: what is known, and what is chosen already."""
-    return tuple(dict.fromkeys([*sorted(set(known)), *chosen]))
+def address(path: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """A path with a query."""
+    query = urlencode(list(pairs))
+    return f"{path}?{query}" if query else path

@@ -11,7 +11,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from afterturn.clock import to_text
-from afterturn.web.pages import format
+from afterturn.inbox import presentation
+from afterturn.web.pages.query_params import conversation_path
 from afterturn.web.roles import Caller, CallerRole
 
 POLICY = "; ".join(
@@ -68,14 +69,14 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        moment=format.moment,
+        moment=presentation.moment,
         machine=to_text,
-        count=format.count,
-        conversation_path=format.conversation_path,
+        count=presentation.count,
+        conversation_path=conversation_path,
     )
     environment.globals["age"] = _age
     return environment
 
 
 def _age(now: datetime, at: datetime | timedelta) -> str:
-    return format.age(at if isinstance(at, timedelta) else now - at)
+    return presentation.age(at if isinstance(at, timedelta) else now - at)

@@ -16,7 +16,7 @@ from afterturn.errors import AfterturnError
 from afterturn.web.access import AccessControl
 from afterturn.web.errors import HttpError, http_error_of, internal_error
 from afterturn.web.middleware import SAFE_METHODS
-from afterturn.web.pages.format import address
+from afterturn.web.pages.query_params import address
 from afterturn.web.pages.rendering import HEADERS, render
 from afterturn.web.sessions import same
 

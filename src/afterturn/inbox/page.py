@@ -1,0 +1,90 @@
+"""What the inbox returns: pages of rows, each a conversation with the states of its reactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from afterturn.clock import to_text
+from afterturn.inbox.search import Hit
+from afterturn.model import Conversation, Role
+from afterturn.reactions.state import ReactionState, reaction_states
+from afterturn.store.port import ConsumerState, Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A conversation with the state of each live consumer's reaction. ``hit``: where words were asked for."""
+
+    conversation: Conversation
+    states: Mapping[str, ReactionState]
+    hit: Hit | None = None
+
+    @property
+    def text(self) -> str:
+        """The words that were found, else the beginning of the newest message, in one line."""
+        if self.hit is not None:
+            return "".join(piece.text for piece in self.hit.snippet)
+        preview = self.conversation.preview
+        if preview is None:
+            return ""
+        number = preview.attachments
+        return preview.text or (f"{number} attachment{'' if number == 1 else 's'}" if number else "")
+
+    @property
+    def role(self) -> Role | None:
+        """Who wrote :attr:`text`."""
+        shown = self.conversation.preview if self.hit is None else self.hit.message
+        return None if shown is None else shown.role
+
+    def stamp(self, consumer: str) -> Mapping[str, JsonValue]:
+        """What the consumer stamped; empty where it has not, or works in shadow."""
+        found = self.conversation.reactions.get(consumer)
+        return found.data if found is not None and consumer in self.states else {}
+
+    def to_json(self) -> dict[str, Any]:
+        body = self.conversation.to_json()
+        body["reactions"] = {
+            name: {
+                "state": state.value,
+                "through": None
+                if (stamp := self.conversation.reactions.get(name)) is None or stamp.through is None
+                else to_text(stamp.through),
+                "data": dict(self.stamp(name)),
+            }
+            for name, state in self.states.items()
+        }
+        if self.hit is not None:
+            body["hit"] = self.hit.to_json()
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows, newest first. ``next_cursor`` is None at the end.
+
+    ``complete`` is false where the read budget was spent before the page was full: there may be more, ask on with the
+    cursor. ``scanned``: index rows read.
+    """
+
+    rows: tuple[Row, ...]
+    next_cursor: str | None
+    complete: bool
+    scanned: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": [row.to_json() for row in self.rows],
+            "nextCursor": self.next_cursor,
+            "complete": self.complete,
+            "scanned": self.scanned,
+        }
+
+
+def row_of(conversation: Conversation, registrations: Mapping[str, Registration]) -> Row:
+    """The row of a conversation; consumers in shadow are not shown."""
+    live = {name: one for name, one in registrations.items() if one.state is ConsumerState.LIVE}
+    return Row(conversation, reaction_states(conversation, live))
