@@ -20,7 +20,7 @@ from afterturn.channels.outbox import DISPATCHED, Outbox
 from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.threads import MOVED, THREAD
 from afterturn.channels.types import ThreadMigrated
-from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, SendProblem, Turn
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -81,6 +81,13 @@ class House:
     async def state(self, number: int = 1) -> Any:
         found: Any = (await self.backbone.store.noted(DISPATCHED, [f"c-1 r-{number}"])).get(f"c-1 r-{number}")
         return None if found is None else (found["state"], found["reason"])
+
+    async def problem(self) -> SendProblem | None:
+        """What the inbox shows."""
+        conversation = await self.backbone.store.conversation("c-1")
+        assert conversation is not None
+        assert conversation.preview is not None
+        return conversation.preview.send_problem
 
 
 @pytest.fixture
@@ -236,6 +243,8 @@ async def test_where_no_sender_is_set_up_people_are_told(house: House) -> None:
     await house.answer()
     await Outbox(house.backbone.store, house.clock, lambda message: None).once()
     assert await house.state() == ("waiting", "channel-not-set-up")
+    assert await house.problem() == SendProblem(state="waiting", reason="channel-not-set-up")
     house.clock.advance(timedelta(seconds=15))
     await house.dispatching.once()  # another process on the same store has it set up
     assert await house.state() == ("sent", None)
+    assert await house.problem() is None

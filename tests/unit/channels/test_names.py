@@ -31,7 +31,7 @@ async def test_somebody_on_telegram_is_shown_by_name_and_stays_the_same_address(
     assert await shown(house, "user77", "user78", "user77") == {"user77": "Ada Lovelace (@ada)"}
     found = await house.backbone.store.conversation("telegram:7")
     assert found is not None
-    assert found.participants == ("user77",)
+    assert (found.participants, found.contact_name) == (("user77",), "Ada Lovelace (@ada)")
 
 
 async def test_the_newest_name_is_shown_whatever_comes_late(house: House) -> None:
