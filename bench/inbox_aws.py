@@ -28,7 +28,7 @@ from afterturn.clock import system_clock
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.attributes import Plain, from_item, item_bytes
-from afterturn.store.dynamodb.placing import Live
+from afterturn.store.dynamodb.layout_source import Live
 from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import ConsumerState, Registration

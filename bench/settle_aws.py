@@ -28,7 +28,7 @@ from afterturn.model import Turn
 from afterturn.settle import Settler
 from afterturn.store.dynamodb import DynamoStore, Placements
 from afterturn.store.dynamodb.attributes import Plain, from_item
-from afterturn.store.dynamodb.placing import Live
+from afterturn.store.dynamodb.layout_source import Live
 from afterturn.store.dynamodb.plans import Head, Known, Plan, plan_settle
 from afterturn.store.dynamodb.table import Table
 from afterturn.stream.sqs import QueueUrls, SqsPublisher, find_queues, open_publisher

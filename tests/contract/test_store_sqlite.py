@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.contract.store.amending import AmendContract, AmendedIndexContract
 from tests.contract.store.asking import AskingContract
-from tests.contract.store.closing import CloseContract
-from tests.contract.store.editing import EditContract
+from tests.contract.store.edits import EditContract
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
-from tests.contract.store.previewing import PreviewContract
-from tests.contract.store.reading import ReadContract, RecencyContract
+from tests.contract.store.patches import AmendContract, AmendedIndexContract
+from tests.contract.store.previews import PreviewContract
+from tests.contract.store.reads import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
-from tests.contract.store.stamping import StampContract, WindowContract
-from tests.contract.store.writing import SavingContract, SettleContract
+from tests.contract.store.stamps import StampContract, WindowContract
+from tests.contract.store.turns import SavingContract, SettleContract
+from tests.contract.store.work_orders import CloseContract
 
 from afterturn.sqlite.database import Database
 from afterturn.store.port import Store

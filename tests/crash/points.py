@@ -19,8 +19,8 @@ from typing import Any
 CALLS: dict[str, tuple[str, str]] = {
     "prepare": ("afterturn.sqlite.schema", "prepare"),
     "settle": ("afterturn.settle", "Settler.settle"),
-    "settle-unit": ("afterturn.store.sqlite.writing", "settle"),
-    "save-unit": ("afterturn.store.sqlite.writing", "save_messages"),
+    "settle-unit": ("afterturn.store.sqlite.writer", "settle"),
+    "save-unit": ("afterturn.store.sqlite.writer", "save_messages"),
     "receive": ("afterturn.stream.sqlite", "SqliteStream.receive"),
     "publish": ("afterturn.stream.sqlite", "SqliteStream.publish"),
     "signal": ("afterturn.reactions.embedded.engine", "EmbeddedEngine.signal"),
@@ -33,7 +33,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "done": ("afterturn.store.sqlite.store", "SqliteStore.finish_claim"),
     "finish": ("afterturn.reactions.embedded.worker", "Worker._finish"),
     "finish-unit": ("afterturn.reactions.embedded.due_queue", "finish"),
-    "stamp-unit": ("afterturn.store.sqlite.stamping", "stamp"),
+    "stamp-unit": ("afterturn.store.sqlite.stamps", "stamp"),
     "sweep": ("afterturn.ledger.ledger", "Ledger.sweep"),
 }
 """Where the functions are. Each is a point ``name:before`` and a point ``name:after``; a unit is one inside a

@@ -24,7 +24,7 @@ from afterturn.operations.stamps import Target
 from afterturn.operations.verify import Looks
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.attributes import from_item, to_item
-from afterturn.store.dynamodb.placing import Live
+from afterturn.store.dynamodb.layout_source import Live
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import Range
 

@@ -107,7 +107,7 @@ class TestGroups:
         large = turn("large", *(message(f"m{n}", text="x" * 100_000) for n in range(5)))
 
         def settle_large(connection: sqlite3.Connection) -> object:
-            from afterturn.store.sqlite.writing import settle
+            from afterturn.store.sqlite.writer import settle
 
             return settle(connection, large, T0, "worker", None)
 

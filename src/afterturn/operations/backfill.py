@@ -19,7 +19,7 @@ from afterturn.operations.walking import PAGE, Pace, Page, Progress, Through, To
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Placements
-from afterturn.store.dynamodb.placing import placements_of
+from afterturn.store.dynamodb.layout_source import placements_of
 from afterturn.store.dynamodb.requests import delete, put
 from afterturn.store.dynamodb.table import Table
 

@@ -35,7 +35,7 @@ from afterturn.operations.walking import Told
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Layout, Placement, Placements, Slot
-from afterturn.store.dynamodb.placing import MAX_AGE, placements_item, placements_of
+from afterturn.store.dynamodb.layout_source import MAX_AGE, placements_item, placements_of
 from afterturn.store.dynamodb.requests import put, unchanged
 from afterturn.store.dynamodb.table import Conflict, Table
 

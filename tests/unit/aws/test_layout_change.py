@@ -13,7 +13,7 @@ from afterturn.errors import ConfigError
 from afterturn.operations.layouts import LEAST_DRAIN, Stage, State, check_drain, following, read_layout, way_to
 from afterturn.operations.walking import Pace, Progress
 from afterturn.store.dynamodb.layout import Kind, Layout, Placement, Placements
-from afterturn.store.dynamodb.placing import MAX_AGE, placements_item
+from afterturn.store.dynamodb.layout_source import MAX_AGE, placements_item
 
 layouts = st.one_of(
     st.just(Layout()), st.just(Layout(Kind.MONTHLY)), st.integers(2, 9).map(lambda k: Layout(Kind.SHARDED, k))

@@ -17,7 +17,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import LeaseLost
 from afterturn.reactions.debounce import Debounce, Pending
 from afterturn.reactions.port import Signal
-from afterturn.store.sqlite import stamping
+from afterturn.store.sqlite import stamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
 
 def _has_failed(connection: sqlite3.Connection, given: Signal) -> bool:
     """What the ledger says: a replay takes the failure off it, and then asks for the same turn again."""
-    return stamping.failed_through(connection, given.conversation_id, given.consumer) is not None
+    return stamps.failed_through(connection, given.conversation_id, given.consumer) is not None
 
 
 _DUE = "consumer = :consumer AND failed = 0 AND due_at <= :now"

@@ -12,7 +12,7 @@ from afterturn.reactions.embedded import due_queue
 from afterturn.reactions.port import Signal, SignalResult
 from afterturn.reactions.registry import Registry
 from afterturn.sqlite.database import Database
-from afterturn.store.sqlite import stamping
+from afterturn.store.sqlite import stamps
 from afterturn.stream.port import Receipt
 
 Acknowledge = Callable[[sqlite3.Connection, Sequence[Receipt]], None]
@@ -59,11 +59,11 @@ class EmbeddedEngine:
         now = self._clock()
 
         def unit(connection: sqlite3.Connection) -> None:
-            failed_through = stamping.failed_through(connection, conversation_id, consumer)
+            failed_through = stamps.failed_through(connection, conversation_id, consumer)
             if failed_through is None:
                 raise NotFound(f"no failed reaction of {consumer!r} on conversation {conversation_id!r}")
             due_queue.retry(connection, consumer, conversation_id, failed_through, now)
-            stamping.request(connection, conversation_id, [consumer], now)
+            stamps.request(connection, conversation_id, [consumer], now)
 
         await self._database.write(unit)
         self._on_signal()

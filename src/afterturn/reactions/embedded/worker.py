@@ -19,7 +19,7 @@ from afterturn.reactions.registry import Consumer, Registry
 from afterturn.reactions.run import EffectsPolicy, error_kind, retry_delay, run_consumer
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Store, Window
-from afterturn.store.sqlite import stamping
+from afterturn.store.sqlite import stamps
 
 MAX_CRASHES = 10
 """Runs in a row that may end with the death of their worker. A run that kills would otherwise kill for ever."""
@@ -197,7 +197,7 @@ class EmbeddedWorker:
         def unit(connection: sqlite3.Connection) -> None:
             due_queue.finish(connection, claimed, consumer.debounce)
             if window is not None and stamp is not None:
-                stamping.stamp(connection, claimed.conversation_id, consumer.name, stamp, window.through, now)
+                stamps.stamp(connection, claimed.conversation_id, consumer.name, stamp, window.through, now)
 
         await self._database.write(unit)
         telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped" if stamp else "nothing_new").inc()
@@ -215,7 +215,7 @@ class EmbeddedWorker:
                 # A window that could not be read is nothing that the consumer did.
                 due_queue.retry_later(connection, claimed, now + delay, counted=window is not None)
             elif due_queue.give_up(connection, claimed, consumer.debounce):
-                stamping.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
+                stamps.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
 
         await self._database.write(unit)
         telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()

@@ -28,16 +28,16 @@ from afterturn.model import (
     check_id,
 )
 from afterturn.store import invariants
-from afterturn.store.dynamodb.amending import Amending
 from afterturn.store.dynamodb.attributes import encodable
+from afterturn.store.dynamodb.editor import Amending
 from afterturn.store.dynamodb.jobs import Jobs
 from afterturn.store.dynamodb.layout import Placements
+from afterturn.store.dynamodb.layout_source import Fixed, Live, Placing
 from afterturn.store.dynamodb.noting import Noting
-from afterturn.store.dynamodb.placing import Fixed, Live, Placing
-from afterturn.store.dynamodb.reading import Reading
-from afterturn.store.dynamodb.stamping import Stamping
+from afterturn.store.dynamodb.reader import Reading
+from afterturn.store.dynamodb.stamps import Stamping
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.writing import Writing
+from afterturn.store.dynamodb.writer import Writing
 from afterturn.store.port import (
     Amendment,
     ConsumerState,

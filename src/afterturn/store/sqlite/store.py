@@ -30,9 +30,9 @@ from afterturn.store.port import (
     WaitingJob,
     Window,
 )
-from afterturn.store.sqlite import amending, keeping, rows, stamping, writing
+from afterturn.store.sqlite import editor, keeping, rows, stamps, writer
 from afterturn.store.sqlite.ranges import conditions
-from afterturn.store.sqlite.writing import Outbox
+from afterturn.store.sqlite.writer import Outbox
 
 
 class SqliteStore:
@@ -48,53 +48,53 @@ class SqliteStore:
         self._clock = clock
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
-        return await self._database.write(lambda c: writing.save_conversation(c, meta, now))
+        return await self._database.write(lambda c: writer.save_conversation(c, meta, now))
 
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
         to_add = invariants.jobs_to_add(jobs).values()
-        return await self._database.write(lambda c: writing.save_messages(c, meta, messages, now, to_add))
+        return await self._database.write(lambda c: writer.save_messages(c, meta, messages, now, to_add))
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
         to_add = invariants.jobs_to_add(jobs).values() if jobs else ()
-        return await self._database.write(lambda c: writing.settle(c, turn, now, emitter, self._outbox, to_add))
+        return await self._database.write(lambda c: writer.settle(c, turn, now, emitter, self._outbox, to_add))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         text, at = invariants.edit_of(text, at)
-        return await self._database.write(lambda c: amending.edit_message(c, conversation_id, provider_id, text, at))
+        return await self._database.write(lambda c: editor.edit_message(c, conversation_id, provider_id, text, at))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
-        return await self._database.read(lambda c: writing.meta(c, conversation_id))
+        return await self._database.read(lambda c: writer.meta(c, conversation_id))
 
     async def window(self, conversation_id: str, consumer: str) -> Window | None:
-        return await self._database.read(lambda c: stamping.window(c, conversation_id, consumer))
+        return await self._database.read(lambda c: stamps.window(c, conversation_id, consumer))
 
     async def stamp(
         self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
-        return await self._database.write(lambda c: stamping.stamp(c, conversation_id, consumer, stamp, through, now))
+        return await self._database.write(lambda c: stamps.stamp(c, conversation_id, consumer, stamp, through, now))
 
     async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
-        await self._database.write(lambda c: stamping.fail(c, conversation_id, consumer, through, error, now))
+        await self._database.write(lambda c: stamps.fail(c, conversation_id, consumer, through, error, now))
 
     async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
-        await self._database.write(lambda c: stamping.request(c, conversation_id, consumers, now))
+        await self._database.write(lambda c: stamps.request(c, conversation_id, consumers, now))
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
-        return await self._database.write(lambda c: stamping.claim(c, name, key, value))
+        return await self._database.write(lambda c: stamps.claim(c, name, key, value))
 
     async def claim_done(self, name: str, key: str) -> bool:
-        return await self._database.read(lambda c: stamping.claim_done(c, name, key))
+        return await self._database.read(lambda c: stamps.claim_done(c, name, key))
 
     async def finish_claim(self, name: str, key: str) -> None:
-        await self._database.write(lambda c: stamping.finish_claim(c, name, key))
+        await self._database.write(lambda c: stamps.finish_claim(c, name, key))
 
     async def register(self, registrations: Sequence[Registration]) -> None:
-        await self._database.write(lambda c: stamping.register(c, registrations))
+        await self._database.write(lambda c: stamps.register(c, registrations))
 
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
-        await self._database.write(lambda c: stamping.set_state(c, consumer, state))
+        await self._database.write(lambda c: stamps.set_state(c, consumer, state))
 
     async def note(
         self,
@@ -136,16 +136,16 @@ class SqliteStore:
     async def amend(
         self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
     ) -> Conversation:
-        return await self._database.write(lambda c: amending.amend(c, conversation_id, amendment, revision, now))
+        return await self._database.write(lambda c: editor.amend(c, conversation_id, amendment, revision, now))
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
-        await self._database.write(lambda c: amending.set_send_problem(c, conversation_id, message_id, problem))
+        await self._database.write(lambda c: editor.set_send_problem(c, conversation_id, message_id, problem))
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
-        return await self._database.write(lambda c: amending.close_work_order(c, conversation_id, order_id, now))
+        return await self._database.write(lambda c: editor.close_work_order(c, conversation_id, order_id, now))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._database.read(lambda c: writing.find(c, conversation_id))
+        return await self._database.read(lambda c: writer.find(c, conversation_id))
 
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
         def unit(connection: sqlite3.Connection) -> tuple[Message, ...]:
@@ -233,7 +233,7 @@ class SqliteStore:
         return await self._database.read(unit)
 
     async def registrations(self) -> Mapping[str, Registration]:
-        return await self._database.read(stamping.registrations)
+        return await self._database.read(stamps.registrations)
 
     async def marked(self, name: str) -> datetime | None:
         def unit(connection: sqlite3.Connection) -> datetime | None:

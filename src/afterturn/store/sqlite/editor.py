@@ -11,7 +11,7 @@ from afterturn.model import Conversation, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.port import Amendment
 from afterturn.store.sqlite import full_text, rows
-from afterturn.store.sqlite.writing import find
+from afterturn.store.sqlite.writer import find
 
 
 def edit_message(

@@ -14,7 +14,7 @@ from afterturn.model import Stamp, StoredStamp, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.port import ConsumerState, Registration, Window
 from afterturn.store.sqlite import rows
-from afterturn.store.sqlite.writing import find
+from afterturn.store.sqlite.writer import find
 
 
 def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> Window | None:

@@ -15,8 +15,8 @@ from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrde
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Kind
+from afterturn.store.dynamodb.layout_source import Placing
 from afterturn.store.dynamodb.merge import Source, merge
-from afterturn.store.dynamodb.placing import Placing
 from afterturn.store.dynamodb.requests import Query, all_starting
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import OrderKey, Range, RecencyKey, Slice

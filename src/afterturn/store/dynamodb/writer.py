@@ -17,7 +17,7 @@ from afterturn.model import MAX_TURN_MESSAGES, Conversation, ConversationMeta, M
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.layout import Placements, month_of
-from afterturn.store.dynamodb.placing import Placing
+from afterturn.store.dynamodb.layout_source import Placing
 from afterturn.store.dynamodb.plans import (
     Head,
     JobsToAdd,

@@ -11,7 +11,7 @@ import pytest
 from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.layout import Placement, Placements
-from afterturn.store.dynamodb.placing import Live, placements_item, placements_of
+from afterturn.store.dynamodb.layout_source import Live, placements_item, placements_of
 
 BOTH = Placements(Placement(), (Placement(), Placement.parse("b/sharded:4")))
 
