@@ -15,7 +15,7 @@ from typing import Any
 from afterturn.aws.table import table_definition
 from afterturn.clock import to_text
 from afterturn.model import Channel, ConversationMeta, Status, StoredStamp
-from afterturn.store.dynamodb import Placements, keys, rows
+from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.attributes import Plain, to_item
 from afterturn.store.dynamodb.plans import recency_attributes
 
@@ -73,7 +73,7 @@ def item(number: int, chance: random.Random) -> Plain:
         "SK": key[1],
         **rows.identity(meta.id),
         **rows.meta_attributes(meta),
-        **recency_attributes(meta.id, last, Placements()),
+        **recency_attributes(meta.id, last, RecencyLayouts()),
         "createdAt": to_text(last - timedelta(days=1)),
         "newestMessageAt": to_text(last),
         "lastMessageAt": to_text(last),

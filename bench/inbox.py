@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from afterturn.inbox import Inbox, InboxQuery, Page
+from afterturn.inbox import Inbox, InboxPage, InboxQuery
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 from bench import fanout, fleet
@@ -114,7 +114,7 @@ async def _round(fleets: list[_Fleet], number: int) -> None:
             one.seconds.setdefault(FANOUT, []).append([_fan_out(one) for _ in range(repeats)])
 
 
-async def _timed(read: Coroutine[Any, Any, Page]) -> float:
+async def _timed(read: Coroutine[Any, Any, InboxPage]) -> float:
     began = time.perf_counter()
     await read
     return time.perf_counter() - began

@@ -28,7 +28,7 @@ from afterturn.clock import system_clock
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.attributes import Plain, from_item, item_bytes
-from afterturn.store.dynamodb.layout_source import Live
+from afterturn.store.dynamodb.layout_source import TableLayouts
 from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import ConsumerState, Registration
@@ -121,7 +121,9 @@ async def _register(client: Any, table: str) -> None:
 async def _round(client: Any, name: str, meter: Meter, costs: dict[str, list[Cost]], *, full: bool) -> None:
     """``full``: the fan-out as well, which takes a while and costs the same each time."""
     table = Table(client, name)
-    inbox = Inbox(DynamoStore(table, placing=Live(table)), system_clock, registrations_kept=REGISTRATIONS_KEPT)
+    inbox = Inbox(
+        DynamoStore(table, layout_source=TableLayouts(table)), system_clock, registrations_kept=REGISTRATIONS_KEPT
+    )
     query = InboxQuery(limit=LIMIT)
     found = []
     for kind in (COLD, FIRST):

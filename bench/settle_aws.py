@@ -26,10 +26,10 @@ from afterturn.aws.session import Access, open_client
 from afterturn.clock import Clock, system_clock, to_millis
 from afterturn.model import Turn
 from afterturn.settle import Settler
-from afterturn.store.dynamodb import DynamoStore, Placements
+from afterturn.store.dynamodb import DynamoStore, RecencyLayouts
 from afterturn.store.dynamodb.attributes import Plain, from_item
-from afterturn.store.dynamodb.layout_source import Live
-from afterturn.store.dynamodb.plans import Head, Known, Plan, plan_settle
+from afterturn.store.dynamodb.layout_source import TableLayouts
+from afterturn.store.dynamodb.plans import ConversationHead, WriteContext, WritePlan, plan_settle
 from afterturn.store.dynamodb.table import Table
 from afterturn.stream.sqs import QueueUrls, SqsPublisher, find_queues, open_publisher
 from afterturn.stream.sqs.records import outgoing
@@ -144,11 +144,11 @@ async def _round(
 
 def prepare(turns: Sequence[Turn], names: Names, queues: QueueUrls, now: datetime) -> list[Prepared]:
     """The requests of a conversation's turns, all settled at ``now``."""
-    head: Head | None = None
+    head: ConversationHead | None = None
     found = []
     for turn in turns:
-        plan = plan_settle(turn, Known(head), Placements(), now=now, emitter=EMITTER, call=uuid.uuid4().hex)
-        assert isinstance(plan, Plan)
+        plan = plan_settle(turn, WriteContext(head), RecencyLayouts(), now=now, emitter=EMITTER, call=uuid.uuid4().hex)
+        assert isinstance(plan, WritePlan)
         assert plan.event is not None
         head = plan.head
         transaction = {
@@ -246,7 +246,7 @@ async def _settler(
             requests.watch(watched)
         emitter = publisher if requests is None else SqsPublisher(watched, queues, clock)
         table = Table(client, names.table)
-        yield Settler(DynamoStore(table, placing=Live(table)), emitter, clock, EMITTER)
+        yield Settler(DynamoStore(table, layout_source=TableLayouts(table)), emitter, clock, EMITTER)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from afterturn.config import Settings
     from afterturn.errors import AfterturnError
     from afterturn.event import TurnSettled
-    from afterturn.inbox import InboxQuery, Page
+    from afterturn.inbox import InboxPage, InboxQuery
     from afterturn.model import (
         Attachment,
         Channel,
@@ -42,9 +42,9 @@ __all__ = [
     "ConversationMeta",
     "Direction",
     "FlushMode",
+    "InboxPage",
     "InboxQuery",
     "Message",
-    "Page",
     "ReactionContext",
     "Role",
     "Settings",

@@ -269,7 +269,7 @@ class Conversation(ConversationMeta):
 
     ``settled_at`` is the newest settled turn (the ledger's number, whole milliseconds), ``recorded_at`` when the
     store took it (later than ``settled_at`` for imported history), ``reactions`` each consumer's stamp.
-    ``assignee`` is the person who takes care of it, ``revision`` how often people have amended it.
+    ``assignee`` is the person who takes care of it, ``revision`` how often people have changed it.
     """
 
     created_at: Time

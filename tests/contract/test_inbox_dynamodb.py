@@ -28,12 +28,12 @@ class TestDynamoPages(PageContract):
 
 
 class TestDynamoPagesByMonth(PageContract):
-    placement = "monthly"
+    layout = "monthly"
     walks = (40,)
 
 
 class TestDynamoPagesInShards(PageContract):
-    placement = "b/sharded:3"
+    layout = "b/sharded:3"
     walks = (7, 40)
 
 
@@ -49,4 +49,4 @@ class TestDynamoFilters(FilterContract):
 
 
 class TestDynamoFiltersInShards(FilterContract):
-    placement = "b/sharded:3"
+    layout = "b/sharded:3"

@@ -14,7 +14,7 @@ from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
-from tests.contract.store.patches import AmendContract, AmendedIndexContract
+from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -28,7 +28,7 @@ from tests.unit.aws.trouble import Trouble
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES, TTL_ATTRIBUTE, Index, table_definition
-from afterturn.store.dynamodb import DynamoStore, Placement, Placements
+from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, SlotLayout
 from afterturn.store.port import Store
 
 TABLE = "afterturn-test"
@@ -38,17 +38,17 @@ class DynamoShelf:
     """One table of one account."""
 
     def __init__(
-        self, given: Access, loaded: Any, trouble: Trouble | None = None, placements: Placements | None = None
+        self, given: Access, loaded: Any, trouble: Trouble | None = None, layouts: RecencyLayouts | None = None
     ) -> None:
         self._access = given
         self._session = loaded
         self._trouble = trouble
-        self._placements = placements or Placements()
+        self._layouts = layouts or RecencyLayouts()
         self._is_made = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Store]:
-        definition = table_definition(TABLE, _indexes(self._placements))
+        definition = table_definition(TABLE, _indexes(self._layouts))
         async with open_client("dynamodb", self._access, self._session) as client:
             if not self._is_made:
                 await client.create_table(**definition)
@@ -57,19 +57,21 @@ class DynamoShelf:
             if self._trouble is not None:
                 self._trouble.befall(client)
             backoff = Backoff(base=0.001, cap=0.02, chance=random.Random(7))
-            yield DynamoStore.on(client, TABLE, backoff=backoff, placements=self._placements)
+            yield DynamoStore.on(client, TABLE, backoff=backoff, layouts=self._layouts)
 
 
-def _indexes(placements: Placements) -> Sequence[Index]:
-    return list({index.name: index for index in (*INDEXES, *placements.indexes)}.values())
+def _indexes(layouts: RecencyLayouts) -> Sequence[Index]:
+    return list({index.name: index for index in (*INDEXES, *layouts.indexes)}.values())
 
 
 @pytest.fixture
 def shelf(request: pytest.FixtureRequest, access: Access, session: Any) -> Shelf:  # noqa: F811
     """As the class that asks for it wants it."""
-    placement = getattr(request.cls, "placement", None)
-    placements = None if placement is None else Placements(Placement.parse(placement), (Placement.parse(placement),))
-    return DynamoShelf(access, session, getattr(request.cls, "trouble", None), placements)
+    slot_layout = getattr(request.cls, "layout", None)
+    layouts = (
+        None if slot_layout is None else RecencyLayouts(SlotLayout.parse(slot_layout), (SlotLayout.parse(slot_layout),))
+    )
+    return DynamoShelf(access, session, getattr(request.cls, "trouble", None), layouts)
 
 
 @pytest.fixture
@@ -127,20 +129,20 @@ class TestDynamoPreview(PreviewContract):
     pass
 
 
-class TestDynamoAmend(AmendContract):
+class TestDynamoPatch(PatchContract):
     pass
 
 
-class TestDynamoAmendedIndex(AmendedIndexContract):
+class TestDynamoPatchedIndex(PatchedIndexContract):
     pass
 
 
-class TestDynamoAmendedIndexByMonth(AmendedIndexContract):
-    placement = "monthly"
+class TestDynamoPatchedIndexByMonth(PatchedIndexContract):
+    layout = "monthly"
 
 
-class TestDynamoAmendedIndexInShards(AmendedIndexContract):
-    placement = "b/sharded:3"
+class TestDynamoPatchedIndexInShards(PatchedIndexContract):
+    layout = "b/sharded:3"
 
 
 class TestDynamoClose(CloseContract):
@@ -152,11 +154,11 @@ class TestDynamoRecency(RecencyContract):
 
 
 class TestDynamoRecencyByMonth(RecencyContract):
-    placement = "monthly"
+    layout = "monthly"
 
 
 class TestDynamoRecencyInShards(RecencyContract):
-    placement = "b/sharded:3"
+    layout = "b/sharded:3"
 
 
 class TestDynamoRead(ReadContract):
@@ -199,7 +201,7 @@ class TestDynamoEditsInTrouble(EditContract):
     trouble = Trouble(seed=6, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
-class TestDynamoAmendInTrouble(AmendContract):
+class TestDynamoPatchInTrouble(PatchContract):
     """As above."""
 
     trouble = Trouble(seed=7, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

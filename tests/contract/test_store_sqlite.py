@@ -11,7 +11,7 @@ from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
-from tests.contract.store.patches import AmendContract, AmendedIndexContract
+from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
 from tests.contract.store.shelf import Shelf
@@ -83,11 +83,11 @@ class TestSqlitePreview(PreviewContract):
     pass
 
 
-class TestSqliteAmend(AmendContract):
+class TestSqlitePatch(PatchContract):
     pass
 
 
-class TestSqliteAmendedIndex(AmendedIndexContract):
+class TestSqlitePatchedIndex(PatchedIndexContract):
     pass
 
 

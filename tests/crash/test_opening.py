@@ -42,8 +42,8 @@ async def test_opening_a_file_twice_in_one_process_takes_nothing_from_it(tmp_pat
     Database.open(path).close()
     elsewhere = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
-        "c.execute('INSERT OR IGNORE INTO marks VALUES (?, ?)', ('elsewhere', '1')); "
-        "print(sorted(row[0] for row in c.execute('SELECT name FROM marks'))); c.close()"
+        "c.execute('INSERT OR IGNORE INTO checkpoints VALUES (?, ?)', ('elsewhere', '1')); "
+        "print(sorted(row[0] for row in c.execute('SELECT name FROM checkpoints'))); c.close()"
     )
 
     def other_process() -> str:
@@ -51,8 +51,8 @@ async def test_opening_a_file_twice_in_one_process_takes_nothing_from_it(tmp_pat
         return done.stdout.strip()
 
     with Database.open(path) as first:
-        assert await first.read(lambda c: c.execute("SELECT count(*) FROM marks").fetchone()) == (0,)
+        assert await first.read(lambda c: c.execute("SELECT count(*) FROM checkpoints").fetchone()) == (0,)
         with Database.open(path):
             other_process()
-            await first.write(lambda c: c.execute("INSERT INTO marks VALUES ('acknowledged', '1')").rowcount)
+            await first.write(lambda c: c.execute("INSERT INTO checkpoints VALUES ('acknowledged', '1')").rowcount)
             assert other_process() == "['acknowledged', 'elsewhere']"

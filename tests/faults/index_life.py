@@ -24,7 +24,7 @@ from afterturn.operations.stamps import Target
 from afterturn.operations.verify import Looks
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.attributes import from_item, to_item
-from afterturn.store.dynamodb.layout_source import Live
+from afterturn.store.dynamodb.layout_source import TableLayouts
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import Range
 
@@ -85,7 +85,7 @@ async def make_table(client: Any, *without: Index) -> Table:
 
 def store_on(table: Table, max_age: timedelta = timedelta(seconds=0.1)) -> DynamoStore:
     """One that follows the table's layout, and looks at it far more often than it would."""
-    return DynamoStore(table, placing=Live(table, max_age=max_age))
+    return DynamoStore(table, layout_source=TableLayouts(table, max_age=max_age))
 
 
 def old_time(number: int) -> datetime:

@@ -44,7 +44,7 @@ from afterturn.operations.backfill import Way, backfill
 from afterturn.operations.stamps import Target
 from afterturn.operations.verify import Drift, Looks, verify
 from afterturn.operations.walking import Through
-from afterturn.store.dynamodb import Placement, keys
+from afterturn.store.dynamodb import SlotLayout, keys
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
 
@@ -235,7 +235,7 @@ class TestBackfill:
 
     async def test_a_change_of_layout_meanwhile_stops_it(self, client: Any) -> None:
         table = await make_table(client)
-        stale = Target(RECENCY_B, Placement.parse("b/sharded:2"))
+        stale = Target(RECENCY_B, SlotLayout.parse("b/sharded:2"))
         with pytest.raises(StoreBusy, match="changed meanwhile"):
             await backfill(table, stale, Way(write=True))
 

@@ -35,7 +35,7 @@ from afterturn.operations import layouts
 from afterturn.operations.backfill import Tally, Way, layout
 from afterturn.operations.layouts import Change, Manner, Stage, Unfit, read_layout
 from afterturn.operations.verify import Looks, Verdict, verify
-from afterturn.store.dynamodb import DynamoStore, Placements
+from afterturn.store.dynamodb import DynamoStore, RecencyLayouts
 from afterturn.store.dynamodb.table import Table
 
 
@@ -86,9 +86,9 @@ class TestLayoutChange:
 
     async def is_settled(self, table: Table, client: Any, wanted: str, writers: Writers) -> None:
         state = await Change(table, client).state()
-        assert (state.stage, str(state.placements.read.layout)) == (Stage.SETTLED, wanted)
-        assert state.placements.write == (state.placements.read,)
-        own = state.placements.read.slot.table_index
+        assert (state.stage, str(state.layouts.read.layout)) == (Stage.SETTLED, wanted)
+        assert state.layouts.write == (state.layouts.read,)
+        own = state.layouts.read.slot.table_index
         assert (await verify(table, await of(table, own), looks=SOON)).clean
         unused = RECENCY if own is RECENCY_B else RECENCY_B
         assert not [one for one in (await rows_of(client)).values() if unused.pk in one or unused.sk in one]
@@ -108,7 +108,7 @@ class TestLayoutChange:
             assert len(await read_all(store)) == 20
             assert await Change(table, client, manner).carry_out(read_layout("sharded:3")) == state
             back = await Change(table, client, replace(manner, until=Stage.SETTLED)).carry_out(read_layout("single"))
-            assert (back.stage, back.placements) == (Stage.SETTLED, Placements())
+            assert (back.stage, back.layouts) == (Stage.SETTLED, RecencyLayouts())
             assert len(await read_all(store)) == 20
             after = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
             assert after == before

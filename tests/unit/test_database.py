@@ -41,9 +41,9 @@ async def database(path: Path) -> AsyncIterator[Database]:
         yield opened
 
 
-def mark(name: str) -> Unit[int]:
+def checkpoint(name: str) -> Unit[int]:
     """A unit of work that leaves a trace."""
-    return lambda c: c.execute("INSERT INTO marks (name, at) VALUES (?, '')", (name,)).rowcount
+    return lambda c: c.execute("INSERT INTO checkpoints (name, at) VALUES (?, '')", (name,)).rowcount
 
 
 def replace(path: Path) -> None:
@@ -57,8 +57,8 @@ def cut(path: Path, kept: int) -> None:
     path.write_bytes(path.read_bytes()[:kept])
 
 
-async def marks(database: Database) -> set[str]:
-    rows = await database.read(lambda c: c.execute("SELECT name FROM marks").fetchall())
+async def checkpoints(database: Database) -> set[str]:
+    rows = await database.read(lambda c: c.execute("SELECT name FROM checkpoints").fetchall())
     return {name for (name,) in rows}
 
 
@@ -78,21 +78,21 @@ class TestGroups:
         """The others of its group are written; nothing of the bad one is."""
 
         def bad(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT INTO marks (name, at) VALUES ('bad', '')")
+            connection.execute("INSERT INTO checkpoints (name, at) VALUES ('bad', '')")
             raise LookupError("mine")
 
-        outcomes = await in_one_group(database, mark("a"), bad, mark("b"), mark("a"), mark("c"))
+        outcomes = await in_one_group(database, checkpoint("a"), bad, checkpoint("b"), checkpoint("a"), checkpoint("c"))
         assert [type(outcome) for outcome in outcomes] == [int, LookupError, int, StoreError, int]
-        assert await marks(database) == {"a", "b", "c"}
+        assert await checkpoints(database) == {"a", "b", "c"}
 
     async def test_a_unit_that_fails_alone_leaves_nothing(self, database: Database) -> None:
         def bad(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT INTO marks (name, at) VALUES ('bad', '')")
+            connection.execute("INSERT INTO checkpoints (name, at) VALUES ('bad', '')")
             raise LookupError("mine")
 
         with pytest.raises(LookupError, match="mine"):
             await database.write(bad)
-        assert await marks(database) == set()
+        assert await checkpoints(database) == set()
 
     async def test_units_run_in_the_order_in_which_they_came(self, database: Database) -> None:
         order: list[int] = []
@@ -111,10 +111,10 @@ class TestGroups:
 
             return settle(connection, large, T0, "worker", None)
 
-        outcomes = await in_one_group(database, mark("a"), settle_large, mark("b"), mark("c"))
+        outcomes = await in_one_group(database, checkpoint("a"), settle_large, checkpoint("b"), checkpoint("c"))
         assert isinstance(outcomes[1], StoreFull)
         assert database.path in str(outcomes[1])
-        assert await marks(database) == {"a", "b", "c"}
+        assert await checkpoints(database) == {"a", "b", "c"}
         assert await store.conversation("large") is None
         assert await store.messages("large") == ()
         await database.write(lambda c: c.execute("PRAGMA max_page_count = 100000").fetchone())
@@ -122,7 +122,7 @@ class TestGroups:
 
     async def test_what_was_submitted_before_closing_is_written(self, path: Path) -> None:
         database = Database.open(path)
-        waiting = [asyncio.create_task(database.write(mark(f"m{n}"))) for n in range(20)]
+        waiting = [asyncio.create_task(database.write(checkpoint(f"m{n}"))) for n in range(20)]
         await asyncio.sleep(0)
         database.close()
         database.close()
@@ -130,23 +130,23 @@ class TestGroups:
         with pytest.raises(StoreError, match="closed"):
             await database.write(lambda c: None)
         with Database.open(path) as again:
-            assert len(await marks(again)) == 20
+            assert len(await checkpoints(again)) == 20
 
     async def test_readers_cannot_write(self, database: Database) -> None:
         with pytest.raises(StoreReadOnly):
-            await database.read(mark("a"))
-        assert await marks(database) == set()
+            await database.read(checkpoint("a"))
+        assert await checkpoints(database) == set()
 
     async def test_a_caller_that_goes_away_harms_nobody(self, database: Database) -> None:
         go = threading.Event()
         first = asyncio.create_task(database.write(lambda c: go.wait()))
-        gone = asyncio.create_task(database.write(mark("gone")))
-        stays = asyncio.create_task(database.write(mark("stays")))
+        gone = asyncio.create_task(database.write(checkpoint("gone")))
+        stays = asyncio.create_task(database.write(checkpoint("stays")))
         await asyncio.sleep(0)
         gone.cancel()
         go.set()
         await asyncio.gather(first, stays)
-        assert "stays" in await marks(database)
+        assert "stays" in await checkpoints(database)
 
 
 class TestBusyFile:
@@ -159,21 +159,21 @@ class TestBusyFile:
 
     async def test_a_write_that_waits_too_long_is_told_so(self, database: Database, other: sqlite3.Connection) -> None:
         """Readers go on meanwhile; nothing was written; later writes are fine."""
-        await database.write(mark("before"))
+        await database.write(checkpoint("before"))
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy, match=r"afterturn\.db"):
-            await database.write(mark("during"))
-        assert await marks(database) == {"before"}
+            await database.write(checkpoint("during"))
+        assert await checkpoints(database) == {"before"}
         other.execute("ROLLBACK")
-        await database.write(mark("after"))
-        assert await marks(database) == {"before", "after"}
+        await database.write(checkpoint("after"))
+        assert await checkpoints(database) == {"before", "after"}
 
     async def test_a_file_that_is_held_whole_cannot_be_opened(self, path: Path) -> None:
         Database.open(path).close()
         other = sqlite3.connect(path, isolation_level=None, timeout=0)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        other.execute("INSERT INTO marks VALUES ('x', '')")
+        other.execute("INSERT INTO checkpoints VALUES ('x', '')")
         with pytest.raises(StoreBusy):
             Database.open(path, busy_timeout=0.05)
         other.close()
@@ -186,10 +186,10 @@ class TestReplacedFile:
         self, database: Database, path: Path, replaced: bool
     ) -> None:
         """Somebody removed the file, or put another in its place, while it was open."""
-        await database.write(mark("before"))
+        await database.write(checkpoint("before"))
         replace(path) if replaced else os.unlink(path)
         with pytest.raises(StoreError, match="removed or replaced"):
-            await database.write(mark("after"))
+            await database.write(checkpoint("after"))
 
 
 class TestOpening:
@@ -237,11 +237,11 @@ class TestOpening:
 
     async def test_creating_the_tables_is_all_or_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr(schema, "SCHEMA", schema.SCHEMA + "; CREATE TABLE marks (a)")
+            broken.setattr(schema, "SCHEMA", schema.SCHEMA + "; CREATE TABLE checkpoints (a)")
             with pytest.raises(StoreError):
                 Database.open(path)
         with Database.open(path) as database:
-            assert await marks(database) == set()
+            assert await checkpoints(database) == set()
 
     @pytest.mark.parametrize("pragma", ["application_id = 42", "user_version = 7"])
     def test_a_database_of_another_program_is_refused(self, path: Path, pragma: str) -> None:
@@ -326,9 +326,9 @@ class TestTranslation:
             with pytest.raises(StoreError) as caught:
                 await verb(bad)
             assert isinstance(caught.value.__cause__, kind)
-        outcomes = await in_one_group(database, mark("a"), bad, mark("b"))
+        outcomes = await in_one_group(database, checkpoint("a"), bad, checkpoint("b"))
         assert isinstance(outcomes[1], StoreError)
-        assert await marks(database) == {"a", "b"}
+        assert await checkpoints(database) == {"a", "b"}
 
     @pytest.mark.parametrize("sql", ["SELEC", "SELECT * FROM missing", "INSERT INTO turns DEFAULT VALUES", "SELECT ?"])
     async def test_no_mistake_in_sql_leaves_a_unit_as_the_drivers_error(self, database: Database, sql: str) -> None:
@@ -338,4 +338,4 @@ class TestTranslation:
 
     async def test_text_that_cannot_be_encoded_is_bad_input(self, database: Database) -> None:
         with pytest.raises(InvalidInput):
-            await database.write(mark("\ud83d"))
+            await database.write(checkpoint("\ud83d"))

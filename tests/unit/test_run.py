@@ -15,10 +15,10 @@ from afterturn.errors import ConfigError
 from afterturn.model import Conversation, Stamp, StoredStamp
 from afterturn.reactions.run import MAX_STAMP_BYTES, EffectsPolicy, error_kind, retry_delay, run_consumer
 from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
-from afterturn.store.port import Window
+from afterturn.store.port import ReactionWindow
 
 PREVIOUS = StoredStamp(through=at(-60), data={"seen": 4})
-WINDOW = Window(
+WINDOW = ReactionWindow(
     conversation=Conversation(id="c1", channel="sms", created_at=T0, settled_at=T0, reactions={"probe": PREVIOUS}),
     messages=(message("m1"),),
     through=T0,

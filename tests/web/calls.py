@@ -50,7 +50,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/conversations/{conversation_id}/reply"): Call(
         CallerRole.OPERATOR, about=True, good=303, form={"text": "At nine.", "key": "{caller}"}
     ),
-    ("POST", "/conversations/{conversation_id}/amend"): Call(
+    ("POST", "/conversations/{conversation_id}/update"): Call(
         CallerRole.OPERATOR, about=True, good=303, form={"assignee": "ann", "revision": "{revision}"}
     ),
     ("POST", "/conversations/{conversation_id}/close-order"): Call(

@@ -85,7 +85,7 @@ async def test_who_has_a_say_in_one_property_overrules_no_directory_for_another(
         )
         assert answer.status_code == 200
         page = await client.post(
-            "/conversations/mail:old/amend", data={"propertyId": "oak", "revision": str(answer.json()["revision"])}
+            "/conversations/mail:old/update", data={"propertyId": "oak", "revision": str(answer.json()["revision"])}
         )
         assert page.status_code == 303
     await intake.take(mail("m-1", party=party, at=rig.clock()))

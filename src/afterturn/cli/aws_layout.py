@@ -75,7 +75,7 @@ def _print_way(states: list[State], *, json_: bool) -> None:
     if json_:
         write_json({"dryRun": True, "steps": [{key: one.to_json()[key] for key in _SHOWN} for one in states]})
     else:
-        table(("STAGE", "READ", "WRITTEN"), [(one.stage.value, one.placements.read, _written(one)) for one in states])
+        table(("STAGE", "READ", "WRITTEN"), [(one.stage.value, one.layouts.read, _written(one)) for one in states])
 
 
 _SHOWN = ("stage", "read", "write")
@@ -89,7 +89,7 @@ def _print(lane: Whose, state: State, *, json_: bool) -> None:
         [
             ("table", lane.names.table),
             ("stage", state.stage.value),
-            ("read", state.placements.read),
+            ("read", state.layouts.read),
             ("written", _written(state)),
             ("since", state.changed_at),
         ]
@@ -97,4 +97,4 @@ def _print(lane: Whose, state: State, *, json_: bool) -> None:
 
 
 def _written(state: State) -> str:
-    return ", ".join(map(str, state.placements.write))
+    return ", ".join(map(str, state.layouts.write))

@@ -10,7 +10,7 @@ from typing import Any
 from afterturn.clock import to_text
 from afterturn.model import Conversation
 from afterturn.reactions.state import ReactionState, reaction_states
-from afterturn.store.port import Reader, Registration
+from afterturn.store.port import Registration, StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Debt:
 async def debts_of(
     conversation: Conversation,
     registrations: Mapping[str, Registration],
-    store: Reader,
+    store: StoreReader,
     now: datetime,
     grace: timedelta,
 ) -> list[Debt]:
@@ -85,7 +85,9 @@ def doublings(age: timedelta, first: timedelta) -> int:
     return (age // first).bit_length() - 1
 
 
-async def _owed_since(conversation: Conversation, consumer: str, registration: Registration, store: Reader) -> datetime:
+async def _owed_since(
+    conversation: Conversation, consumer: str, registration: Registration, store: StoreReader
+) -> datetime:
     stamp = conversation.reactions.get(consumer)
     if stamp is not None and stamp.through is None and stamp.at is not None:
         return stamp.at

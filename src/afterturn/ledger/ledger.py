@@ -119,7 +119,7 @@ class Ledger:
         A debt is reminded of at ages that double from when it is overdue; ``everything`` reminds of all. ``only``: of
         these consumers. Failed reactions are left alone: they are retried on demand, or by the next turn.
         """
-        before = await self._store.marked(_SWEPT)
+        before = await self._store.checkpoint(_SWEPT)
         audit = await self.audit(selection, grace=grace, progress=progress)
         registrations = await self._store.registrations()
         caught = []
@@ -140,7 +140,7 @@ class Ledger:
                 )
                 caught.append(debt)
         if selection is None and only is None:
-            await self._store.mark(_SWEPT, audit.at)
+            await self._store.save_checkpoint(_SWEPT, audit.at)
         return tuple(caught)
 
     async def replay(

@@ -18,8 +18,8 @@ from afterturn.operations.stamps import Target
 from afterturn.operations.walking import PAGE, Pace, Page, Progress, Through, Told, pages
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Placements
-from afterturn.store.dynamodb.layout_source import placements_of
+from afterturn.store.dynamodb.layout import RecencyLayouts
+from afterturn.store.dynamodb.layout_source import layouts_of
 from afterturn.store.dynamodb.requests import delete, put
 from afterturn.store.dynamodb.table import Table
 
@@ -102,9 +102,9 @@ async def backfill(
     return run.tally
 
 
-async def layout(table: Table) -> Placements:
+async def layout(table: Table) -> RecencyLayouts:
     """Where the table's recency index is written and read, now."""
-    return placements_of(await table.get(keys.layout()))
+    return layouts_of(await table.get(keys.layout()))
 
 
 class _Run:

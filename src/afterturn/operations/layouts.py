@@ -34,10 +34,10 @@ from afterturn.operations.verify import Looks, Verdict, verify
 from afterturn.operations.walking import Told
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Layout, Placement, Placements, Slot
-from afterturn.store.dynamodb.layout_source import MAX_AGE, placements_item, placements_of
+from afterturn.store.dynamodb.layout import Layout, RecencyLayouts, Slot, SlotLayout
+from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item, layouts_of
 from afterturn.store.dynamodb.requests import put, unchanged
-from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.dynamodb.table import Table, WriteConflict
 
 DRAIN = timedelta(minutes=3)
 """Longer than a process acts on what it has read (20 s) and than a write may take that it has begun."""
@@ -65,7 +65,7 @@ class Stage(StrEnum):
 class State:
     """Where a table stands. ``changed_at``: since when; ``rev`` counts its changes."""
 
-    placements: Placements = field(default_factory=Placements)
+    layouts: RecencyLayouts = field(default_factory=RecencyLayouts)
     stage: Stage = Stage.SETTLED
     changed_at: datetime | None = None
     rev: int | None = None
@@ -75,16 +75,16 @@ class State:
         if item is None:
             return cls()
         stage = Stage(item.get("stage") or Stage.SETTLED)
-        return cls(placements_of(item), stage, rows.time_or_none(item.get("changedAt")), item.get("rev"))
+        return cls(layouts_of(item), stage, rows.time_or_none(item.get("changedAt")), item.get("rev"))
 
     @property
-    def unread(self) -> Placement | None:
+    def unread(self) -> SlotLayout | None:
         """What is written beside what is read."""
-        return next((one for one in self.placements.write if one != self.placements.read), None)
+        return next((one for one in self.layouts.write if one != self.layouts.read), None)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **placements_item(self.placements),
+            **layouts_item(self.layouts),
             "stage": self.stage.value,
             "changedAt": None if self.changed_at is None else to_text(self.changed_at),
         }
@@ -106,7 +106,7 @@ def following(state: State, wanted: Layout) -> State | None:
 
     Wanting the old layout back is a way like any other. Raises ConfigError while a change to a third one is under way.
     """
-    read, stage, other = state.placements.read, state.stage, state.unread
+    read, stage, other = state.layouts.read, state.stage, state.unread
     if stage is Stage.DROPPING:
         return replace(state, stage=Stage.SETTLED)
     if other is not None:
@@ -116,12 +116,12 @@ def following(state: State, wanted: Layout) -> State | None:
                 f"`afterturn aws layout change {other.layout}`, or go back with `… change {read.layout}`"
             )
         if wanted == read.layout:
-            return replace(state, placements=Placements(read, (read,)), stage=Stage.DROPPING)
-        return replace(state, placements=Placements(other, state.placements.write), stage=Stage.FLIPPED)
+            return replace(state, layouts=RecencyLayouts(read, (read,)), stage=Stage.DROPPING)
+        return replace(state, layouts=RecencyLayouts(other, state.layouts.write), stage=Stage.FLIPPED)
     if wanted == read.layout:
         return None
-    new = Placement(wanted, Slot.B if read.slot is Slot.A else Slot.A)
-    return replace(state, placements=Placements(read, (read, new)), stage=Stage.BOTH)
+    new = SlotLayout(wanted, Slot.B if read.slot is Slot.A else Slot.A)
+    return replace(state, layouts=RecencyLayouts(read, (read, new)), stage=Stage.BOTH)
 
 
 def way_to(state: State, wanted: Layout) -> list[State]:
@@ -205,7 +205,7 @@ class Change:
         if state.stage is Stage.DROPPING:
             await self._drop(state)
         elif state.stage is Stage.FLIPPED or after.stage is Stage.FLIPPED:
-            await self._make_whole(state, after.placements.read)
+            await self._make_whole(state, after.layouts.read)
 
     async def _drain(self, state: State) -> None:
         if state.changed_at is None:
@@ -215,13 +215,13 @@ class Change:
             self._told(state, f"waiting {left:.0f} s until every process has seen it")
             await self._manner.sleep(min(left, self._manner.drain.total_seconds()))
 
-    async def _make_whole(self, state: State, placement: Placement) -> None:
-        target = Target(placement.slot.table_index, placement)
+    async def _make_whole(self, state: State, slot_layout: SlotLayout) -> None:
+        target = Target(slot_layout.slot.table_index, slot_layout)
         for attempt in range(_STAMPINGS):
             if state.stage is Stage.BOTH or attempt:
-                self._told(state, f"stamping rows for {placement}")
+                self._told(state, f"stamping rows for {slot_layout}")
                 await backfill(self._table, target, self._manner.way, total=await self._total(), told=self._progress)
-            self._told(state, f"verifying {placement}")
+            self._told(state, f"verifying {slot_layout}")
             verdict = await verify(
                 self._table,
                 target,
@@ -236,7 +236,7 @@ class Change:
 
     async def _drop(self, state: State) -> None:
         """Take the keys of the slot that nobody reads or writes off the rows; the second index goes with them."""
-        slot = Slot.B if state.placements.read.slot is Slot.A else Slot.A
+        slot = Slot.B if state.layouts.read.slot is Slot.A else Slot.A
         self._told(state, f"taking the old keys off the rows (slot {slot})")
         target = Target(slot.table_index)
         await backfill(self._table, target, self._manner.way, total=await self._total(), told=self._progress)
@@ -253,7 +253,7 @@ class Change:
     async def _enter(self, state: State, after: State) -> State:
         item = {
             "kind": "recency layout",
-            **placements_item(after.placements),
+            **layouts_item(after.layouts),
             "stage": after.stage.value,
             "changedAt": to_text(self._manner.clock()),
             "rev": (state.rev or 0) + 1,
@@ -261,7 +261,7 @@ class Change:
         entered = State.of(item)
         try:
             await self._table.write(put(keys.layout(), item, unchanged("rev", value=state.rev)))
-        except Conflict:
+        except WriteConflict:
             if await self.state() != entered:  # else it was our own write, whose answer was lost
                 raise StoreBusy("somebody else is changing the layout; see `afterturn aws layout show`") from None
         self._told(entered, "entered")

@@ -10,12 +10,12 @@ from afterturn.aws.table import ENTITY, PHONE, PROPERTY_RECENCY, RECENCY, RECENC
 from afterturn.model import check_id
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.layout import Kind, Placement, Placements, Slot
+from afterturn.store.dynamodb.layout import LayoutKind, RecencyLayouts, Slot, SlotLayout
 from afterturn.store.dynamodb.requests import (
     IS_THERE,
-    Action,
     Condition,
-    Terms,
+    ExpressionTerms,
+    WriteAction,
     all_of,
     equals,
     exists,
@@ -30,20 +30,20 @@ _ORDER = ("id", "conversationId", "propertyId", "category", "urgency", "messageI
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An index, and where its rows belong. ``placement``: of a recency index; None where it is not written."""
+    """An index, and where its rows belong. ``slot_layout``: of a recency index; None where it is not written."""
 
     index: Index
-    placement: Placement | None = None
+    slot_layout: SlotLayout | None = None
 
     @classmethod
-    def of(cls, index: Index, placements: Placements) -> Target:
+    def of(cls, index: Index, layouts: RecencyLayouts) -> Target:
         slot = {RECENCY: Slot.A, RECENCY_B: Slot.B}.get(index)
-        return cls(index, next((one for one in placements.write if one.slot is slot), None))
+        return cls(index, next((one for one in layouts.write if one.slot is slot), None))
 
     def __str__(self) -> str:
         if self.index not in (RECENCY, RECENCY_B):
             return self.index.name
-        return f"{self.index.name} ({self.placement.layout if self.placement else 'not written'})"
+        return f"{self.index.name} ({self.slot_layout.layout if self.slot_layout else 'not written'})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def wanted(item: Mapping[str, Any], target: Target) -> Wanted:
     return _wanted_of_recency(item, conversation_id, target)
 
 
-def stamp(item: Mapping[str, Any], target: Target, keys_: Mapping[str, str | None]) -> Action:
+def stamp(item: Mapping[str, Any], target: Target, keys_: Mapping[str, str | None]) -> WriteAction:
     """Write the key attributes and nothing else, if the row is there and what they follow from is as it was read.
 
     So a write that came in between is not undone, and a row that was deleted does not come back.
@@ -110,9 +110,9 @@ def stamp(item: Mapping[str, Any], target: Target, keys_: Mapping[str, str | Non
     return update(key_of(item), dict(keys_), all_of(IS_THERE, *unchanged))
 
 
-def month(item_keys: Mapping[str, str | None], target: Target) -> Action | None:
+def month(item_keys: Mapping[str, str | None], target: Target) -> WriteAction | None:
     """The record of the month that a row of layout ``monthly`` is in; it has to be there before the row is."""
-    if target.placement is None or target.placement.layout.kind is not Kind.MONTHLY:
+    if target.slot_layout is None or target.slot_layout.layout.kind is not LayoutKind.MONTHLY:
         return None
     name = str(item_keys[target.index.sk])[:7]
     return put(keys.month(name), {"kind": "recency month"})
@@ -150,12 +150,12 @@ def _wanted_of_phone(item: Mapping[str, Any], conversation_id: str) -> Wanted:
 
 def _wanted_of_recency(item: Mapping[str, Any], conversation_id: str, target: Target) -> Wanted:
     at = rows.time_or_none(item.get("lastMessageAt")) or rows.time_or_none(item.get("createdAt"))
-    if target.index is not PROPERTY_RECENCY and target.placement is None:
+    if target.index is not PROPERTY_RECENCY and target.slot_layout is None:
         return Wanted({target.index.pk: None, target.index.sk: None})
     if at is None:
         return Wanted(problem=f"carries no time: {_told(item, 'lastMessageAt')}, {_told(item, 'createdAt')}")
-    if target.placement is not None:
-        return Wanted(dict(target.placement.keys(at, conversation_id)))
+    if target.slot_layout is not None:
+        return Wanted(dict(target.slot_layout.keys(at, conversation_id)))
     property_id = item.get("propertyId")
     if property_id is not None and not _is_id(property_id):
         return Wanted(problem=f"has no property that can be one: {_told(item, 'propertyId')}")
@@ -175,7 +175,7 @@ def _as_read(item: Mapping[str, Any], name: str) -> Condition:
 
 
 def _is_null(name: str) -> Condition:
-    def condition(terms: Terms) -> str:
+    def condition(terms: ExpressionTerms) -> str:
         return f"attribute_type({terms.name(name)}, {terms.value('NULL')})"
 
     return condition

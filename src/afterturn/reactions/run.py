@@ -12,7 +12,7 @@ from afterturn.errors import ConfigError
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Consumer
 from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
-from afterturn.store.port import Window
+from afterturn.store.port import ReactionWindow
 
 MAX_STAMP_BYTES = 32_000
 """All stamps of a conversation share its DynamoDB item (400 KB)."""
@@ -33,7 +33,7 @@ class EffectsPolicy:
 
 async def run_consumer(
     consumer: Consumer,
-    window: Window,
+    window: ReactionWindow,
     *,
     claims: Claims,
     policy: EffectsPolicy,

@@ -38,7 +38,7 @@ CREATE TABLE conversations (
   preview TEXT,
   assignee TEXT,
   revision INTEGER NOT NULL DEFAULT 0,
-  amended_at TEXT,
+  patched_at TEXT,
   property_pinned INTEGER NOT NULL DEFAULT 0,
   closed_seq INTEGER,
   searched_seq INTEGER NOT NULL DEFAULT 0
@@ -119,7 +119,7 @@ CREATE TABLE consumers (
   max_wait_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE marks (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE checkpoints (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE stream_main (
   position INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,4 +1,4 @@
-"""Records that only the store and those who use it know: jobs, and what people amend."""
+"""Records that only the store and those who use it know: jobs, and changes that people make."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LeasedJob(Job):
     lease: str = Field(repr=False)
 
 
-class Amendment(Record):
+class ConversationPatch(Record):
     """What somebody changes of a conversation: only what is given, where None takes the property or the person away."""
 
     status: Status = Status.OPEN

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from afterturn.model import Conversation
-from afterturn.store.port import Range, Reader, RecencyKey
+from afterturn.store.port import Range, RecencyKey, StoreReader
 
 _LARGEST_READ = 500
 
 
-async def walk(store: Reader, part: Range, *, limit: int | None = None) -> AsyncIterator[Conversation]:
+async def walk(store: StoreReader, part: Range, *, limit: int | None = None) -> AsyncIterator[Conversation]:
     """A part of the recency index, newest first: the newest ``limit`` rows of it, or all."""
     before: RecencyKey | None = None
     left = limit
@@ -26,17 +26,17 @@ async def walk(store: Reader, part: Range, *, limit: int | None = None) -> Async
         left = None if left is None else left - len(found.rows)
 
 
-async def newest(store: Reader, limit: int) -> tuple[Conversation, ...]:
+async def newest(store: StoreReader, limit: int) -> tuple[Conversation, ...]:
     """The newest ``limit`` conversations over all properties."""
     return tuple([one async for one in walk(store, Range(), limit=limit)])
 
 
-def of_property(store: Reader, property_id: str | None) -> AsyncIterator[Conversation]:
+def of_property(store: StoreReader, property_id: str | None) -> AsyncIterator[Conversation]:
     """Every conversation of a property (None: the unassigned ones), newest first."""
     return walk(store, Range(of_property=True, property_id=property_id))
 
 
-async def every(store: Reader) -> AsyncIterator[Conversation]:
+async def every(store: StoreReader) -> AsyncIterator[Conversation]:
     """Every conversation, in the order of ids, also those without a place in the recency index."""
     after: str | None = None
     while batch := await store.scan(after=after, limit=_LARGEST_READ):

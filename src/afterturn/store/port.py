@@ -26,7 +26,7 @@ from afterturn.model import (
     Turn,
     WorkOrder,
 )
-from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, Amendment, Job, LeasedJob, Note, WaitingJob
+from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, ConversationPatch, Job, LeasedJob, Note, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ReactionWindow:
     """A conversation, the messages that a consumer has not seen, and the turn that they reach up to."""
 
     conversation: Conversation
@@ -172,7 +172,7 @@ class Writer(Protocol):
 class Stamper(Protocol):
     """The half of the store that only ``reactions/`` uses."""
 
-    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+    async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
         """What the consumer has not seen; None where nothing was settled since, or the conversation is unknown."""
         ...
 
@@ -266,8 +266,8 @@ class Keeper(Protocol):
         """Hand it back, not to be handed out before ``until``; false as above, and where it is done."""
         ...
 
-    async def amend(
-        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
     ) -> Conversation:
         """Change what people decide, and raise the revision. ``revision``: the one that the change is based on.
 
@@ -299,7 +299,7 @@ class Keeper(Protocol):
         ...
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """The half of the store that everybody may use."""
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
@@ -339,26 +339,26 @@ class Reader(Protocol):
 
     async def registrations(self) -> Mapping[str, Registration]: ...
 
-    async def marked(self, name: str) -> datetime | None:
+    async def checkpoint(self, name: str) -> datetime | None:
         """The time that was last kept under a name."""
         ...
 
-    async def mark(self, name: str, at: datetime) -> None: ...
+    async def save_checkpoint(self, name: str, at: datetime) -> None: ...
 
     async def counts(self) -> Mapping[str, int]:
         """How many conversations, messages, turns, stamps, open work orders and jobs that wait there are."""
         ...
 
 
-class Store(Writer, Stamper, Keeper, Reader, Protocol):
+class Store(Writer, Stamper, Keeper, StoreReader, Protocol):
     """All of it, as an adapter provides it."""
 
 
 __all__ = [
     "MAX_JOBS",
     "MAX_VALUE_BYTES",
-    "Amendment",
     "ConsumerState",
+    "ConversationPatch",
     "Failure",
     "FailureKey",
     "Job",
@@ -367,15 +367,15 @@ __all__ = [
     "Note",
     "OrderKey",
     "Range",
-    "Reader",
+    "ReactionWindow",
     "RecencyKey",
     "Registration",
     "Settled",
     "Slice",
     "Stamper",
     "Store",
+    "StoreReader",
     "StoredStamp",
     "WaitingJob",
-    "Window",
     "Writer",
 ]

@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.contract.machines import AsyncMachine
 from tests.contract.samples import T0, message, meta
 
-from afterturn.inbox import Inbox, InboxQuery, Page
+from afterturn.inbox import Inbox, InboxPage, InboxQuery
 from afterturn.model import Channel, Stamp, Turn
 from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.testing import ManualClock
@@ -283,7 +283,7 @@ class InboxMachine(AsyncMachine):
             ):
                 yield model
 
-    def _end_is_honest(self, page: Page, query: InboxQuery, below: list[Model], looked_at: int) -> None:
+    def _end_is_honest(self, page: InboxPage, query: InboxQuery, below: list[Model], looked_at: int) -> None:
         assert page.scanned == looked_at <= query.budget
         if len(page.rows) == query.limit:
             assert page.complete

@@ -14,7 +14,7 @@ from tests.contract.samples import T0, at, message, meta
 from tests.contract.store.shelf import settle_new
 
 from afterturn.errors import InvalidCursor, InvalidQuery
-from afterturn.inbox import Inbox, InboxQuery, Page
+from afterturn.inbox import Inbox, InboxPage, InboxQuery
 from afterturn.model import Stamp
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState, Registration, Slice, Store
@@ -23,11 +23,11 @@ from afterturn.testing import ManualClock
 ALL = InboxQuery()
 
 
-def ids(page: Page) -> list[str]:
+def ids(page: InboxPage) -> list[str]:
     return [row.conversation.id for row in page.rows]
 
 
-async def walk(inbox: Inbox, query: InboxQuery) -> list[Page]:
+async def walk(inbox: Inbox, query: InboxQuery) -> list[InboxPage]:
     """Every page to the end."""
     pages = [await inbox.page(query)]
     while pages[-1].next_cursor is not None:

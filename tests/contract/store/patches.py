@@ -18,13 +18,13 @@ from tests.contract.store.shelf import Shelf, settle, settle_new
 from afterturn.errors import Conflict, InvalidInput, NotFound
 from afterturn.model import Conversation, Direction, Role, Stamp, Status, StoredStamp
 from afterturn.store.pagination import of_property
-from afterturn.store.port import Amendment, Range, Store
+from afterturn.store.port import ConversationPatch, Range, Store
 
 NAMES = count()
 
 
-async def amend(store: Store, conversation_id: str = "c1", revision: int | None = None, **changes: Any) -> Conversation:
-    return await store.amend(conversation_id, Amendment(**changes), revision=revision, now=at(500))
+async def patch(store: Store, conversation_id: str = "c1", revision: int | None = None, **changes: Any) -> Conversation:
+    return await store.patch_conversation(conversation_id, ConversationPatch(**changes), revision=revision, now=at(500))
 
 
 async def found(store: Store, conversation_id: str = "c1") -> Conversation:
@@ -41,52 +41,52 @@ async def listed(store: Store, property_id: str | None) -> list[str]:
     return [one.id async for one in of_property(store, property_id)]
 
 
-class AmendContract:
-    """What an amendment promises."""
+class PatchContract:
+    """What a patch promises."""
 
-    async def test_an_amendment_changes_what_it_names_and_nothing_else(self, store: Store) -> None:
+    async def test_a_patch_changes_what_it_names_and_nothing_else(self, store: Store) -> None:
         await settle_new(store, "c1", message("m1", 1), property_id="p1", participants=("a",), type="tour", now=at(1))
         await store.stamp("c1", "topics", Stamp(data={"n": 1}), through=at(1), now=at(2))
         before = await found(store)
         assert (before.assignee, before.revision) == (None, 0)
-        assigned = await amend(store, assignee="sam")
+        assigned = await patch(store, assignee="sam")
         assert assigned == before.model_copy(update={"assignee": "sam", "revision": 1})
-        moved = await amend(store, property_id="p2", status="closed")
+        moved = await patch(store, property_id="p2", status="closed")
         assert moved == assigned.model_copy(update={"property_id": "p2", "status": Status.CLOSED, "revision": 2})
-        nobody = await amend(store, assignee=None, property_id=None, status="open")
+        nobody = await patch(store, assignee=None, property_id=None, status="open")
         assert nobody == before.model_copy(update={"property_id": None, "revision": 3})
         assert await found(store) == nobody
         assert await store.messages("c1") == (message("m1", 1),)
 
     async def test_a_change_that_is_based_on_another_revision_is_refused(self, store: Store) -> None:
         await settle_new(store, "c1", message("m1"), now=T0)
-        assert (await amend(store, assignee="sam", revision=0)).revision == 1
+        assert (await patch(store, assignee="sam", revision=0)).revision == 1
         for stale in (0, 2):
             with pytest.raises(Conflict, match="revision 1, not"):
-                await amend(store, assignee="kim", status="closed", revision=stale)
+                await patch(store, assignee="kim", status="closed", revision=stale)
         kept = await found(store)
         assert (kept.assignee, kept.status, kept.revision) == ("sam", Status.OPEN, 1)
-        assert (await amend(store, assignee="kim", revision=1)).assignee == "kim"
-        assert (await amend(store, assignee="lee")).revision == 3
+        assert (await patch(store, assignee="kim", revision=1)).assignee == "kim"
+        assert (await patch(store, assignee="lee")).revision == 3
 
     async def test_one_of_many_that_change_the_same_revision_wins(self, shelf: Shelf) -> None:
         async with shelf.open() as one, shelf.open() as two:
             await settle_new(one, "c1", message("m1"), now=T0)
             outcomes = await asyncio.gather(
-                *(amend((one, two)[n % 2], assignee=f"p{n}", revision=0) for n in range(8)), return_exceptions=True
+                *(patch((one, two)[n % 2], assignee=f"p{n}", revision=0) for n in range(8)), return_exceptions=True
             )
             won = [outcome for outcome in outcomes if isinstance(outcome, Conversation)]
             assert [type(outcome) for outcome in outcomes if outcome not in won] == [Conflict] * 7
             assert await found(two) == won[0]
 
-    async def test_amendments_of_different_things_at_once_are_all_made(self, shelf: Shelf) -> None:
+    async def test_patch_of_different_things_at_once_are_all_made(self, shelf: Shelf) -> None:
         """Beside turns that settle, on whose number they do not depend."""
         async with shelf.open() as one, shelf.open() as two:
             await settle_new(one, "c1", message("m0"), now=T0)
             await asyncio.gather(
-                amend(one, assignee="sam"),
-                amend(two, property_id="p1"),
-                amend(one, status="closed"),
+                patch(one, assignee="sam"),
+                patch(two, property_id="p1"),
+                patch(one, status="closed"),
                 *(settle((one, two)[n % 2], turn("c1", reply(f"r{n}", n)), at(n)) for n in range(1, 5)),
             )
             made = await found(two)
@@ -96,7 +96,7 @@ class AmendContract:
     async def test_settling_and_stamping_raise_no_revision(self, store: Store) -> None:
         """So a person who reads while turns settle can still write."""
         await settle_new(store, "c1", message("m1", 1), now=at(1))
-        await amend(store, assignee="sam")
+        await patch(store, assignee="sam")
         await settle_new(store, "c1", message("m2", 2), now=at(2))
         await store.save_messages(meta("c1"), [message("m3", 3)], now=at(3))
         await store.save_conversation(meta("c1", type="tour"), now=at(4))
@@ -104,37 +104,37 @@ class AmendContract:
         kept = await found(store)
         assert (kept.revision, kept.assignee, kept.type) == (1, "sam", "tour")
         assert kept.reactions == {"topics": StoredStamp(through=at(2), at=at(4))}
-        assert (await amend(store, assignee="kim", revision=1)).revision == 2
+        assert (await patch(store, assignee="kim", revision=1)).revision == 2
 
-    async def test_what_is_not_there_is_not_amended(self, store: Store) -> None:
+    async def test_what_is_not_there_is_not_patched(self, store: Store) -> None:
         for unknown in ("c9", "x" * 300, ""):
             with pytest.raises(NotFound):
-                await amend(store, unknown, assignee="sam")
+                await patch(store, unknown, assignee="sam")
         with pytest.raises(NotFound):
-            await amend(store, "c9", assignee="sam", revision=4)
+            await patch(store, "c9", assignee="sam", revision=4)
         with pytest.raises(InvalidInput):
-            await amend(store, "\ud83d", assignee="sam")
+            await patch(store, "\ud83d", assignee="sam")
         assert await store.conversation("c9") is None
 
     async def test_a_turn_does_not_move_what_somebody_has_assigned_or_unassigned(self, store: Store) -> None:
         """Also where the property was taken away: the channel would bring it back with each turn."""
         await settle_new(store, "c1", message("m1", 1), property_id="p1", now=at(1))
-        await amend(store, property_id=None)
+        await patch(store, property_id=None)
         settled = await settle_new(store, "c1", message("m2", 2), property_id="p1", now=at(2))
         assert settled.event.property_id == "UNASSIGNED"
         assert (await found(store)).property_id is None
-        await amend(store, property_id="p2")
+        await patch(store, property_id="p2")
         settled = await settle_new(store, "c1", message("m3", 3), property_id="p1", now=at(3))
         assert settled.event.property_id == "p2"
-        await amend(store, assignee="sam")
+        await patch(store, assignee="sam")
         await settle_new(store, "c2", message("m1", 1), now=at(1))
-        await amend(store, "c2", assignee="sam")
+        await patch(store, "c2", assignee="sam")
         await settle_new(store, "c2", message("m2", 2), property_id="p1", now=at(2))
         assert (await found(store, "c2")).property_id == "p1"
 
     async def test_an_inbound_message_reopens_what_was_closed(self, store: Store) -> None:
         await settle_new(store, "c1", message("m1", 1), now=at(1))
-        await amend(store, status="closed")
+        await patch(store, status="closed")
         await settle_new(store, "c1", reply("r1", 2), now=at(2))
         await settle_new(store, "c1", now=at(3))
         assert not (await settle(store, turn("c1", message("m1", 1)), at(4))).new
@@ -142,7 +142,7 @@ class AmendContract:
         await settle_new(store, "c1", message("m2", -999), now=at(5))
         opened = await found(store)
         assert (opened.status, opened.revision) == (Status.OPEN, 1)
-        await amend(store, status="closed")
+        await patch(store, status="closed")
         await settle_new(store, "c1", reply("r2", 6), now=at(6))
         assert (await found(store)).status is Status.CLOSED
 
@@ -150,7 +150,7 @@ class AmendContract:
         """Saved after the closing, that is: what was there then was seen."""
         await settle_new(store, "c1", message("m1", 1), now=at(1))
         await store.save_messages(meta("c1"), [message("m2", 2)], now=at(2))
-        await amend(store, status="closed")
+        await patch(store, status="closed")
         await settle_new(store, "c1", reply("r1", 3), now=at(3))
         assert (await found(store)).status is Status.CLOSED
         await store.save_messages(meta("c1"), [message("m3", 4), reply("r2", 5)], now=at(5))
@@ -159,28 +159,28 @@ class AmendContract:
         assert (await found(store)).status is Status.OPEN
 
     async def test_what_the_writer_closes_is_not_reopened_by_turns(self, store: Store) -> None:
-        """An import brings closed conversations turn by turn; the writer's word also ends an amendment."""
+        """An import brings closed conversations turn by turn; the writer's word also ends a patch."""
         await settle_new(store, "c1", message("m1", 1), status=Status.CLOSED, now=at(1))
         await settle_new(store, "c1", message("m2", 2), status=Status.CLOSED, now=at(2))
         assert (await found(store)).status is Status.CLOSED
-        await amend(store, status="closed", property_id=None)
+        await patch(store, status="closed", property_id=None)
         await store.save_conversation(meta("c1", status=Status.CLOSED), now=at(3))
         await settle_new(store, "c1", message("m3", 3), property_id="p1", now=at(3))
         assert ((await found(store)).status, (await found(store)).property_id) == (Status.CLOSED, "p1")
 
-    async def test_amendments_outlive_the_process(self, shelf: Shelf) -> None:
+    async def test_patch_outlive_the_process(self, shelf: Shelf) -> None:
         async with shelf.open() as store:
             await settle_new(store, "c1", message("m1", 1), property_id="p1", now=at(1))
-            before = await amend(store, property_id=None, status="closed", assignee="sam")
+            before = await patch(store, property_id=None, status="closed", assignee="sam")
         async with shelf.open() as store:
             assert await found(store) == before
             await settle_new(store, "c1", message("m2", 2), property_id="p1", now=at(2))
             assert ((await found(store)).status, (await found(store)).property_id) == (Status.OPEN, None)
 
     @pytest.mark.parametrize("changes", [{}, {"property_id": "UNASSIGNED"}, {"status": None}, {"assignee": ""}])
-    def test_an_amendment_that_makes_no_sense_cannot_be_made(self, changes: dict[str, Any]) -> None:
+    def test_a_patch_that_makes_no_sense_cannot_be_made(self, changes: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):
-            Amendment(**changes)
+            ConversationPatch(**changes)
 
     @settings(max_examples=12, suppress_health_check=[*ONE_STORE, HealthCheck.too_slow])
     @given(data=st.data())
@@ -191,18 +191,18 @@ class AmendContract:
             await model.do(*step)
 
 
-class AmendedIndexContract:
-    """Where an amended conversation stands in lists."""
+class PatchedIndexContract:
+    """Where a patched conversation stands in lists."""
 
     async def test_a_conversation_shows_under_the_property_it_belongs_to_now(self, store: Store) -> None:
         """Re-attribution: it leaves one list and joins the other at its own time; in the inbox of all it stays put."""
         for name, second, owner in (("c1", 10, "p1"), ("c2", 20, "p2"), ("c3", 30, None), ("c4", 40, "p1")):
             await settle_new(store, name, message("m", second), property_id=owner, now=at(60))
         whole = [one.id for one in (await store.recency(Range(), limit=9)).rows]
-        await amend(store, "c3", property_id="p1")
-        await amend(store, "c1", property_id=None)
-        await amend(store, "c2", property_id="p1")
-        await amend(store, "c2", status="closed")
+        await patch(store, "c3", property_id="p1")
+        await patch(store, "c1", property_id=None)
+        await patch(store, "c2", property_id="p1")
+        await patch(store, "c2", status="closed")
         assert await listed(store, "p1") == ["c4", "c3", "c2"]
         assert await listed(store, "p2") == []
         assert await listed(store, None) == ["c1"]
@@ -215,8 +215,8 @@ class AmendedIndexContract:
     async def test_what_has_no_turn_yet_moves_too(self, store: Store) -> None:
         await store.save_conversation(meta("c1", created_at=at(1)), now=at(9))
         await store.save_messages(meta("c2"), [message("m1", 2)], now=at(9))
-        await amend(store, "c1", property_id="p1")
-        await amend(store, "c2", property_id="p1")
+        await patch(store, "c1", property_id="p1")
+        await patch(store, "c2", property_id="p1")
         assert await listed(store, "p1") == ["c2", "c1"]
         assert await listed(store, None) == []
 
@@ -268,12 +268,12 @@ class Model:
         await self.store.save_messages(meta(self.name), [self._message(kind)], now=at(self.second))
 
     async def do_status(self, status: Status, _: None) -> None:
-        await amend(self.store, self.name, status=status, revision=self.revision)
+        await patch(self.store, self.name, status=status, revision=self.revision)
         self.status, self.revision = status, self.revision + 1
         self.is_closed_by_somebody, self.has_unseen = status is Status.CLOSED, False
 
     async def do_property(self, owner: str | None, _: None) -> None:
-        await amend(self.store, self.name, property_id=owner)
+        await patch(self.store, self.name, property_id=owner)
         self.owner, self.is_pinned, self.revision = owner, True, self.revision + 1
 
     async def do_writer(self, status: Status, owner: str | None) -> None:

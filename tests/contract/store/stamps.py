@@ -277,7 +277,7 @@ class StampContract:
             await store.set_state("nobody", ConsumerState.LIVE)
 
     async def test_a_mark_keeps_the_last_time(self, store: Store) -> None:
-        assert await store.marked("swept") is None
-        await store.mark("swept", at(5))
-        await store.mark("swept", at(1))
-        assert await store.marked("swept") == at(1)
+        assert await store.checkpoint("swept") is None
+        await store.save_checkpoint("swept", at(5))
+        await store.save_checkpoint("swept", at(1))
+        assert await store.checkpoint("swept") == at(1)

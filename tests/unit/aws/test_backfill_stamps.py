@@ -23,10 +23,10 @@ from afterturn.operations import stamps
 from afterturn.operations.stamps import Target, Wanted, wanted
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import from_item
-from afterturn.store.dynamodb.layout import Placement, Placements
+from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout
 from afterturn.store.dynamodb.plans import plan_create
 
-PLACEMENTS = Placements()
+LAYOUTS = RecencyLayouts()
 STRICT = StrictDynamo(table_definition("t", (*INDEXES, RECENCY_B)))
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -36,24 +36,24 @@ def row(conversation_id: str = "c1", **attributes: Any) -> dict[str, Any]:
     return {"PK": pk, "SK": sk, "id": conversation_id, **attributes}
 
 
-def of(index: Any, placements: Placements = PLACEMENTS) -> Target:
-    return Target.of(index, placements)
+def of(index: Any, layouts: RecencyLayouts = LAYOUTS) -> Target:
+    return Target.of(index, layouts)
 
 
 @pytest.mark.parametrize("index", [PHONE, ENTITY, RECENCY, PROPERTY_RECENCY])
-@pytest.mark.parametrize("placement", ["single", "monthly", "sharded:7"])
-def test_a_row_of_the_writer_is_right_as_it_is(index: Any, placement: str) -> None:
+@pytest.mark.parametrize("slot_layout", ["single", "monthly", "sharded:7"])
+def test_a_row_of_the_writer_is_right_as_it_is(index: Any, slot_layout: str) -> None:
     """The tool and the writer agree on every key, so a backfill after a rollout changes nothing."""
-    placements = Placements(Placement.parse(placement), (Placement.parse(placement),))
+    layouts = RecencyLayouts(SlotLayout.parse(slot_layout), (SlotLayout.parse(slot_layout),))
     given = ConversationMeta(
         id='odd "id" #1', channel=Channel.SMS, property_id="p#1", participants=("+15550100", "+15550101")
     )
-    (action,) = plan_create(given, placements, now=NOW).actions
+    (action,) = plan_create(given, layouts, now=NOW).actions
     item = {"PK": action.key[0], "SK": action.key[1], **action.item}
-    assert wanted(item, of(index, placements)).is_met_by(item)
+    assert wanted(item, of(index, layouts)).is_met_by(item)
     bare = {name: value for name, value in item.items() if not name.startswith("GSI")}
-    assert wanted(bare, of(index, placements)) == wanted(item, of(index, placements))
-    assert not wanted(bare, of(index, placements)).is_met_by(bare)
+    assert wanted(bare, of(index, layouts)) == wanted(item, of(index, layouts))
+    assert not wanted(bare, of(index, layouts)).is_met_by(bare)
 
 
 def test_a_work_order_of_the_writer_is_right_as_it_is() -> None:
@@ -156,8 +156,8 @@ def test_only_key_attributes_are_written_and_only_to_the_row_that_was_read() -> 
 
 
 def test_the_month_of_a_row_is_on_record_before_the_row() -> None:
-    monthly = Placement.parse("b/monthly")
-    target = of(RECENCY_B, Placements(Placement(), (Placement(), monthly)))
+    monthly = SlotLayout.parse("b/monthly")
+    target = of(RECENCY_B, RecencyLayouts(SlotLayout(), (SlotLayout(), monthly)))
     told = wanted(row(createdAt="2026-02-03T00:00:00Z"), target)
     note = stamps.month(told.keys, target)
     assert note is not None

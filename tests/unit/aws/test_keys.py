@@ -83,7 +83,7 @@ def test_every_key_of_any_legal_id_fits(one: str, other: str, at: datetime) -> N
         keys.job("x" * 64, one),
         keys.waiting_job("x" * 64, at, one),
         keys.job_kind("x" * 64),
-        keys.mark(other * 9),
+        keys.checkpoint(other * 9),
         keys.claim("", ""),
     ):
         partitions.append(partition)

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from afterturn.errors import ConfigError
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Kind, Layout, Placement, Placements, Slot, month_of
-from afterturn.store.dynamodb.merge import Source, merge
+from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, Slot, SlotLayout, month_of
+from afterturn.store.dynamodb.merge import PartitionRows, merge
 
 layouts = st.one_of(
-    st.just(Layout()), st.just(Layout(Kind.MONTHLY)), st.integers(2, 9).map(lambda k: Layout(Kind.SHARDED, k))
+    st.just(Layout()),
+    st.just(Layout(LayoutKind.MONTHLY)),
+    st.integers(2, 9).map(lambda k: Layout(LayoutKind.SHARDED, k)),
 )
 times = st.integers(0, 200).map(lambda days: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=days))
 fleet = st.dictionaries(st.text("abc#é", min_size=1, max_size=4), times, max_size=40)
@@ -46,7 +48,7 @@ class Shelf:
         found, exhausted = await merge([[self._source(one, since, until) for one in group] for group in groups], limit)
         return [row["key"] for row in found], exhausted
 
-    def _source(self, partition: str, since: datetime | None, until: datetime | None) -> Source:
+    def _source(self, partition: str, since: datetime | None, until: datetime | None) -> PartitionRows:
         low, high = keys.recency(since, "") if since else "", keys.recency(until, "") if until else "~"
         rows = sorted((row for row in self._partitions[partition] if low <= row < high), reverse=True)
 
@@ -59,7 +61,7 @@ class Shelf:
             page = rows[first : first + size]
             return [{"key": row} for row in page], first + size if first + size < len(rows) else None
 
-        return Source(fetch, "key")
+        return PartitionRows(fetch, "key")
 
 
 @given(layouts, fleet, pages, st.integers(0, 60))
@@ -102,14 +104,14 @@ def test_a_page_reads_little_more_than_itself() -> None:
     import asyncio
 
     assert asyncio.run(read(Layout())) == {"CONV_RECENCY": 50}
-    assert asyncio.run(read(Layout(Kind.MONTHLY))) == {"CONV_RECENCY#2026-06": 50}
-    sharded = asyncio.run(read(Layout(Kind.SHARDED, 8)))
+    assert asyncio.run(read(Layout(LayoutKind.MONTHLY))) == {"CONV_RECENCY#2026-06": 50}
+    sharded = asyncio.run(read(Layout(LayoutKind.SHARDED, 8)))
     assert len(sharded) == 8
     assert sum(sharded.values()) <= 150
 
 
 def test_months_go_from_newest_to_oldest() -> None:
-    groups = Layout(Kind.MONTHLY).groups(
+    groups = Layout(LayoutKind.MONTHLY).groups(
         datetime(2026, 2, 28, tzinfo=UTC),
         datetime(2026, 11, 1, tzinfo=UTC),
         ["2026-12", "2026-02", "2026-11", "2026-01"],
@@ -121,8 +123,8 @@ def test_the_partitions_are_those_of_the_table_on_disk() -> None:
     """Stored rows depend on them: a change of any would hide every row."""
     at = datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC)
     assert Layout().partition(at, "c1") == "CONV_RECENCY"
-    assert Layout(Kind.MONTHLY).partition(at, "c1") == "CONV_RECENCY#2026-11"
-    assert [Layout(Kind.SHARDED, 16).partition(at, f"c{n}") for n in range(4)] == [
+    assert Layout(LayoutKind.MONTHLY).partition(at, "c1") == "CONV_RECENCY#2026-11"
+    assert [Layout(LayoutKind.SHARDED, 16).partition(at, f"c{n}") for n in range(4)] == [
         "CONV_RECENCY#s15",
         "CONV_RECENCY#s14",
         "CONV_RECENCY#s13",
@@ -133,7 +135,9 @@ def test_the_partitions_are_those_of_the_table_on_disk() -> None:
 def test_shards_are_evenly_filled() -> None:
     counts: defaultdict[str, int] = defaultdict(int)
     for number in range(16_000):
-        counts[Layout(Kind.SHARDED, 16).partition(datetime(2026, 1, 1, tzinfo=UTC), f"conversation-{number}")] += 1
+        counts[
+            Layout(LayoutKind.SHARDED, 16).partition(datetime(2026, 1, 1, tzinfo=UTC), f"conversation-{number}")
+        ] += 1
     assert len(counts) == 16
     assert all(800 < count < 1200 for count in counts.values())
 
@@ -143,17 +147,17 @@ def test_two_layouts_are_written_at_once_without_touching_each_other(
     at: datetime, name: str, old: Layout, new: Layout
 ) -> None:
     """Drain before flip: from the first write on, a row is where the old reader and where the new reader looks."""
-    before, after = Placement(old, Slot.A), Placement(new, Slot.B)
-    both = Placements(read=before, write=(before, after)).keys(at, name)
-    assert both == Placements(before, (before,)).keys(at, name) | Placements(after, (after,)).keys(at, name)
+    before, after = SlotLayout(old, Slot.A), SlotLayout(new, Slot.B)
+    both = RecencyLayouts(read=before, write=(before, after)).keys(at, name)
+    assert both == RecencyLayouts(before, (before,)).keys(at, name) | RecencyLayouts(after, (after,)).keys(at, name)
     assert set(both) == {"GSI5PK", "GSI5SK", "GSI8PK", "GSI8SK"}
 
 
 @pytest.mark.parametrize("text", ["single", "monthly", "sharded:2", "sharded:256"])
 def test_a_layout_is_named_as_it_prints(text: str) -> None:
     assert str(Layout.parse(text)) == text
-    assert str(Placement.parse(text)) == f"a/{text}"
-    assert Placement.parse(f"b/{text}") == Placement(Layout.parse(text), Slot.B)
+    assert str(SlotLayout.parse(text)) == f"a/{text}"
+    assert SlotLayout.parse(f"b/{text}") == SlotLayout(Layout.parse(text), Slot.B)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +166,14 @@ def test_a_layout_is_named_as_it_prints(text: str) -> None:
 )
 def test_no_other_layout_is_taken(text: str) -> None:
     with pytest.raises(ConfigError):
-        Placement.parse(text)
+        SlotLayout.parse(text)
 
 
 def test_a_reader_never_reads_what_is_not_written() -> None:
     with pytest.raises(ConfigError, match="not written"):
-        Placements(read=Placement.parse("b/single"))
+        RecencyLayouts(read=SlotLayout.parse("b/single"))
     with pytest.raises(ConfigError, match="one slot"):
-        Placements(write=(Placement(), Placement.parse("a/monthly")))
+        RecencyLayouts(write=(SlotLayout(), SlotLayout.parse("a/monthly")))
 
 
 def test_months_sort_as_their_rows() -> None:

@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from afterturn.errors import ConfigError
 from afterturn.operations.layouts import LEAST_DRAIN, Stage, State, check_drain, following, read_layout, way_to
 from afterturn.operations.walking import Pace, Progress
-from afterturn.store.dynamodb.layout import Kind, Layout, Placement, Placements
-from afterturn.store.dynamodb.layout_source import MAX_AGE, placements_item
+from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, SlotLayout
+from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item
 
 layouts = st.one_of(
-    st.just(Layout()), st.just(Layout(Kind.MONTHLY)), st.integers(2, 9).map(lambda k: Layout(Kind.SHARDED, k))
+    st.just(Layout()),
+    st.just(Layout(LayoutKind.MONTHLY)),
+    st.integers(2, 9).map(lambda k: Layout(LayoutKind.SHARDED, k)),
 )
 SHARDED = read_layout("sharded:4")
 
 
 def spelled(states: list[State]) -> list[str]:
-    return [f"{one.stage}: {one.placements.read} of {' '.join(map(str, one.placements.write))}" for one in states]
+    return [f"{one.stage}: {one.layouts.read} of {' '.join(map(str, one.layouts.write))}" for one in states]
 
 
 def test_a_change_drains_before_it_flips() -> None:
@@ -40,9 +42,9 @@ def test_every_stage_agrees_with_its_neighbours_on_every_row(first: Layout, seco
     """A process may stand one stage behind: what it reads is written by those ahead, and the other way round."""
     start = way_to(State(), first)[-1] if first != Layout() else State()
     for before, after in pairwise([start, *way_to(start, second)]):
-        assert before.placements.read in after.placements.write
+        assert before.layouts.read in after.layouts.write
         # What is flipped to was written one stage before already, by all.
-        assert after.placements.read in before.placements.write
+        assert after.layouts.read in before.layouts.write
 
 
 @given(layouts, layouts, st.integers(0, 3))
@@ -53,8 +55,8 @@ def test_a_change_that_was_stopped_anywhere_can_be_finished_or_taken_back(
     state = states[min(stopped, len(states) - 1)]
     for wanted in {first, Layout()}:
         ended = [state, *way_to(state, wanted)][-1]
-        assert (ended.stage, ended.placements.read.layout) == (Stage.SETTLED, wanted)
-        assert ended.placements.write == (ended.placements.read,)
+        assert (ended.stage, ended.layouts.read.layout) == (Stage.SETTLED, wanted)
+        assert ended.layouts.write == (ended.layouts.read,)
     if second not in (first, Layout()) and state.unread is not None:
         with pytest.raises(ConfigError, match="being changed between"):
             following(state, second)
@@ -71,16 +73,16 @@ def test_going_back_after_the_flip_flips_back_before_it_drops() -> None:
 
 def test_the_second_change_goes_into_the_first_slot_again() -> None:
     settled = way_to(State(), SHARDED)[-1]
-    assert way_to(settled, read_layout("monthly"))[-1].placements == Placements(
-        Placement.parse("a/monthly"), (Placement.parse("a/monthly"),)
+    assert way_to(settled, read_layout("monthly"))[-1].layouts == RecencyLayouts(
+        SlotLayout.parse("a/monthly"), (SlotLayout.parse("a/monthly"),)
     )
 
 
 def test_a_stage_is_known_by_its_item() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     both = way_to(State(), SHARDED)[0]
-    item = {**placements_item(both.placements), "stage": "both", "changedAt": "2026-03-01T00:00:00.000Z", "rev": 1}
-    assert State.of(item) == State(both.placements, Stage.BOTH, at, 1)
+    item = {**layouts_item(both.layouts), "stage": "both", "changedAt": "2026-03-01T00:00:00.000Z", "rev": 1}
+    assert State.of(item) == State(both.layouts, Stage.BOTH, at, 1)
     assert State.of(None) == State()
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.layout import Placement, Placements
-from afterturn.store.dynamodb.layout_source import Live, placements_item, placements_of
+from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout
+from afterturn.store.dynamodb.layout_source import TableLayouts, layouts_item, layouts_of
 
-BOTH = Placements(Placement(), (Placement(), Placement.parse("b/sharded:4")))
+BOTH = RecencyLayouts(SlotLayout(), (SlotLayout(), SlotLayout.parse("b/sharded:4")))
 
 
 class Item:
@@ -32,11 +32,11 @@ class Item:
 
 async def test_a_change_is_seen_when_what_was_read_is_too_old_and_costs_nothing_before() -> None:
     table, now = Item(), [0.0, 1_000.0]
-    live = Live(table, max_age=timedelta(seconds=20), clocks=lambda: (now[0], now[1]))  # type: ignore[arg-type]
-    assert await live.current() == Placements()
-    table.item = placements_item(BOTH)
+    live = TableLayouts(table, max_age=timedelta(seconds=20), clocks=lambda: (now[0], now[1]))  # type: ignore[arg-type]
+    assert await live.current() == RecencyLayouts()
+    table.item = layouts_item(BOTH)
     now[0] += 19.9
-    assert await live.current() == Placements()
+    assert await live.current() == RecencyLayouts()
     now[0] += 0.2
     assert set(await asyncio.gather(*(live.current() for _ in range(5)))) == {BOTH}
     assert table.reads == 2
@@ -45,7 +45,7 @@ async def test_a_change_is_seen_when_what_was_read_is_too_old_and_costs_nothing_
 async def test_a_process_that_was_frozen_looks_again() -> None:
     """Its own clock stood still; and a wall clock that steps back makes nothing young again."""
     table, now = Item(), [0.0, 1_000.0]
-    live = Live(table, max_age=timedelta(seconds=20), clocks=lambda: (now[0], now[1]))  # type: ignore[arg-type]
+    live = TableLayouts(table, max_age=timedelta(seconds=20), clocks=lambda: (now[0], now[1]))  # type: ignore[arg-type]
     await live.current()
     now[1] += 3_600
     await live.current()
@@ -55,8 +55,8 @@ async def test_a_process_that_was_frozen_looks_again() -> None:
 
 
 def test_placements_come_back_as_they_were_written() -> None:
-    for placements in (Placements(), BOTH, Placements(BOTH.write[1], BOTH.write)):
-        assert placements_of(placements_item(placements)) == placements
+    for layouts in (RecencyLayouts(), BOTH, RecencyLayouts(BOTH.write[1], BOTH.write)):
+        assert layouts_of(layouts_item(layouts)) == layouts
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_placements_come_back_as_they_were_written() -> None:
 def test_a_layout_of_a_newer_version_is_refused(item: dict[str, Any]) -> None:
     """Rather than writing rows where no reader looks."""
     with pytest.raises(StoreTooNew, match="newer afterturn") as told:
-        placements_of(item)
+        layouts_of(item)
     assert isinstance(told.value.__cause__, ConfigError)

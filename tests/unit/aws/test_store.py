@@ -19,7 +19,7 @@ from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, table_definition
 from afterturn.errors import InvalidRecord, StoreBusy, StoreError, StoreForeign
 from afterturn.model import Attachment, Stamp
-from afterturn.store.dynamodb import DynamoStore, Placement, Placements, open_store
+from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, SlotLayout, open_store
 from afterturn.store.pagination import newest
 from afterturn.store.port import ConsumerState, Range, RecencyKey, Registration
 
@@ -262,8 +262,8 @@ class TestCosts:
 
     async def test_a_page_of_a_month_reads_that_month(self, client: Any) -> None:
         """And the list of months; however many newer ones there are."""
-        placement = Placement.parse("monthly")
-        store = DynamoStore.on(client, TABLE, placements=Placements(placement, (placement,)))
+        slot_layout = SlotLayout.parse("monthly")
+        store = DynamoStore.on(client, TABLE, layouts=RecencyLayouts(slot_layout, (slot_layout,)))
         for number in range(6):
             await store.save_conversation(meta(f"c{number}", created_at=at(number * 40 * 86_400)), now=T0)
         sent = count_requests(client)
@@ -291,14 +291,14 @@ class TestLayoutChange:
     @pytest.mark.parametrize("layout", ["b/sharded:3", "b/monthly"])
     async def test_no_read_misses_a_row_at_any_step(self, client: Any, layout: str) -> None:
         """Write both, restamp, read the new one, write only that: with live turns in between."""
-        old, new = Placement(), Placement.parse(layout)
+        old, new = SlotLayout(), SlotLayout.parse(layout)
         steps = [
-            Placements(old, (old,)),
-            Placements(old, (old, new)),
-            Placements(new, (old, new)),
-            Placements(new, (new,)),
+            RecencyLayouts(old, (old,)),
+            RecencyLayouts(old, (old, new)),
+            RecencyLayouts(new, (old, new)),
+            RecencyLayouts(new, (new,)),
         ]
-        before, both, flipped, after = (DynamoStore.on(client, TABLE, placements=step) for step in steps)
+        before, both, flipped, after = (DynamoStore.on(client, TABLE, layouts=step) for step in steps)
         for number in range(12):
             await settle_new(before, f"c{number}", message("m", number), now=at(60))
         for number in range(12):  # a turn without messages restamps a row and does not move it
@@ -334,9 +334,9 @@ class TestTables:
     async def test_the_index_of_a_layout_has_to_be_there(self, access: Access, session: Any) -> None:  # noqa: F811
         async with open_client("dynamodb", access, session) as client:
             await client.create_table(**table_definition(TABLE))
-        placement = Placement.parse("b/monthly")
+        slot_layout = SlotLayout.parse("b/monthly")
         with pytest.raises(StoreForeign, match="conv-recency-index-b"):
-            async with open_store(TABLE, access, placements=Placements(placement, (placement,))):
+            async with open_store(TABLE, access, layouts=RecencyLayouts(slot_layout, (slot_layout,))):
                 pass
 
     async def test_an_endpoint_that_is_not_there_is_said_to_be_that(self) -> None:

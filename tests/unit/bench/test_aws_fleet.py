@@ -8,9 +8,9 @@ from bench import aws_fleet
 
 from afterturn.clock import parse_time
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.store.dynamodb import Placements, rows
+from afterturn.store.dynamodb import RecencyLayouts, rows
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.plans import Known, Plan, plan_settle
+from afterturn.store.dynamodb.plans import WriteContext, WritePlan, plan_settle
 
 
 def settled(like: Plain) -> Plain:
@@ -21,8 +21,8 @@ def settled(like: Plain) -> Plain:
     )
     said = Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text="hello", at=at)
     turn = Turn(conversation=meta, messages=(said,))
-    plan = plan_settle(turn, Known(), Placements(), now=at, emitter="worker", call="c")
-    assert isinstance(plan, Plan)
+    plan = plan_settle(turn, WriteContext(), RecencyLayouts(), now=at, emitter="worker", call="c")
+    assert isinstance(plan, WritePlan)
     first = plan.actions[0]
     return {"PK": first.key[0], "SK": first.key[1], **first.item}
 

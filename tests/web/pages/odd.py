@@ -8,7 +8,7 @@ from tests.web.pages.demo import Site
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.model import Attachment
-from afterturn.store.kept import Amendment
+from afterturn.store.kept import ConversationPatch
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.stream.port import Queue
 
@@ -40,7 +40,7 @@ async def settle_odd(site: Site) -> None:
     for consumer in ("topics", "inbound-package"):
         await site.fail(LONG, consumer)
     now = site.backbone.clock()
-    await site.backbone.store.amend(LONG, Amendment(assignee=MAIL[:190]), revision=None, now=now)
+    await site.backbone.store.patch_conversation(LONG, ConversationPatch(assignee=MAIL[:190]), revision=None, now=now)
     await site.backbone.store.register(
         [Registration(f"consumer-{'of-a-long-name-' * 3}{one}", now, ConsumerState.LIVE, MINUTE) for one in range(9)]
     )

@@ -91,7 +91,7 @@ async def test_a_form_that_was_refused_leads_back_to_its_page(site: Site) -> Non
     await site.settle("a/b c?d", "hello")
     page = "/conversations/a%2Fb%20c%3Fd"
     async with site.client() as client:
-        refused = await client.post(f"{page}/amend", data={"revision": "7", "status": "closed"})
+        refused = await client.post(f"{page}/update", data={"revision": "7", "status": "closed"})
         assert refused.status_code == 409
         [back] = re.findall('<a href="([^"]*)">Back to the page</a>', refused.text)
         assert (await client.get(back)).status_code == 200
@@ -123,17 +123,17 @@ async def test_a_form_without_the_sessions_csrf_token_changes_nothing(site: Site
 async def test_an_operator_moves_closes_and_takes_a_conversation(site: Site) -> None:
     async with site.client("desk") as client:
 
-        async def amended(**form: str) -> str:
+        async def updated(**form: str) -> str:
             revision = value((await client.get(PATH)).text, "revision")
-            answer = await client.post(f"{PATH}/amend", data={"revision": revision, **form})
-            assert answer.headers["location"] == f"{PATH}?done=amended"
+            answer = await client.post(f"{PATH}/update", data={"revision": revision, **form})
+            assert answer.headers["location"] == f"{PATH}?done=updated"
             return (await client.get("/?property=elm" if "propertyId" in form else PATH)).text
 
-        assert 'data-id="gas-smell-2b"' in await amended(propertyId=" elm ")
-        assert "Open again" in await amended(status="closed")
-        assert "Give it back" in await amended(assignee="desk")
-        assert "Take it" in await amended(assignee="")
-        assert 'data-id="gas-smell-2b"' not in await amended(propertyId="")
+        assert 'data-id="gas-smell-2b"' in await updated(propertyId=" elm ")
+        assert "Open again" in await updated(status="closed")
+        assert "Give it back" in await updated(assignee="desk")
+        assert "Take it" in await updated(assignee="")
+        assert 'data-id="gas-smell-2b"' not in await updated(propertyId="")
     found = await site.backbone.store.conversation("gas-smell-2b")
     assert found is not None
     assert (found.property_id, found.status, found.assignee) == (None, "closed", None)
@@ -156,14 +156,14 @@ async def test_a_work_order_is_closed_once_and_for_all(site: Site) -> None:
 async def test_nobody_undoes_what_somebody_else_has_just_decided(site: Site) -> None:
     async with site.client() as client:
         form = {"revision": value((await client.get(PATH)).text, "revision"), "status": "closed"}
-        assert (await client.post(f"{PATH}/amend", data=form)).status_code == 303
-        late = await client.post(f"{PATH}/amend", data={**form, "status": "open"})
+        assert (await client.post(f"{PATH}/update", data=form)).status_code == 303
+        late = await client.post(f"{PATH}/update", data={**form, "status": "open"})
         assert late.status_code == 409
         assert "Somebody changed it" in late.text
         for bad in ({}, {"revision": "x", "status": "open"}, {**form, "revision": "1", "status": "ajar"}):
-            assert (await client.post(f"{PATH}/amend", data={"": "", **bad})).status_code == 422
+            assert (await client.post(f"{PATH}/update", data={"": "", **bad})).status_code == 422
         nothing = {"revision": "1"}
-        assert (await client.post(f"{PATH}/amend", data=nothing)).status_code == 422
+        assert (await client.post(f"{PATH}/update", data=nothing)).status_code == 422
     found = await site.backbone.store.conversation("gas-smell-2b")
     assert found is not None
     assert found.status == "closed"
@@ -171,7 +171,7 @@ async def test_nobody_undoes_what_somebody_else_has_just_decided(site: Site) -> 
 
 async def test_a_caller_of_one_property_moves_nothing_out_of_it(site: Site) -> None:
     async with site.client("maple") as client:
-        answer = await client.post(f"{PATH}/amend", data={"revision": "0", "propertyId": "elm"})
+        answer = await client.post(f"{PATH}/update", data={"revision": "0", "propertyId": "elm"})
     assert answer.status_code == 422
     found = await site.backbone.store.conversation("gas-smell-2b")
     assert found is not None

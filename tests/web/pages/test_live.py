@@ -13,7 +13,7 @@ from tests.web.pages.test_operations import bury
 
 from afterturn.channels.ingest import DELIVERY
 from afterturn.channels.outbox import DISPATCHED
-from afterturn.store.kept import Amendment
+from afterturn.store.kept import ConversationPatch
 
 NAME = "gas-smell-2b"
 PATH = f"/conversations/{NAME}"
@@ -62,7 +62,7 @@ def test_what_somebody_is_changing_is_left_alone_until_they_leave_it(seen: Visit
     place = page.get_by_label("Property, blank for none")
     place.fill("el")
     now = seen.served.site.backbone.clock()
-    seen.served.call(store.amend(NAME, Amendment(assignee="ada"), revision=None, now=now))
+    seen.served.call(store.patch_conversation(NAME, ConversationPatch(assignee="ada"), revision=None, now=now))
     seen.served.call(seen.served.site.settle(NAME, "another thing"))
     expect(page.get_by_role("link", name="1 new message")).to_be_visible()
     expect(place).to_have_value("el")

@@ -18,7 +18,7 @@ from afterturn.reactions.embedded.due_queue import ClaimedReaction
 from afterturn.reactions.registry import Consumer, Registry
 from afterturn.reactions.run import EffectsPolicy, error_kind, retry_delay, run_consumer
 from afterturn.sqlite.database import Database
-from afterturn.store.port import ConsumerState, Store, Window
+from afterturn.store.port import ConsumerState, ReactionWindow, Store
 from afterturn.store.sqlite import stamps
 
 MAX_CRASHES = 10
@@ -148,7 +148,7 @@ class EmbeddedWorker:
         return longest * self._chance.random()
 
     async def _run(self, consumer: Consumer, claimed: ClaimedReaction) -> None:
-        window: Window | None = None
+        window: ReactionWindow | None = None
         stamp: Stamp | None = None
         failure: Exception | None = None
         try:
@@ -189,7 +189,7 @@ class EmbeddedWorker:
             )
 
     async def _finish(
-        self, consumer: Consumer, claimed: ClaimedReaction, window: Window | None, stamp: Stamp | None
+        self, consumer: Consumer, claimed: ClaimedReaction, window: ReactionWindow | None, stamp: Stamp | None
     ) -> None:
         """The stamp and the end of the claim, in one transaction."""
         now = self._clock()
@@ -203,7 +203,7 @@ class EmbeddedWorker:
         telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped" if stamp else "nothing_new").inc()
 
     async def _fail(
-        self, consumer: Consumer, claimed: ClaimedReaction, window: Window | None, failure: Exception
+        self, consumer: Consumer, claimed: ClaimedReaction, window: ReactionWindow | None, failure: Exception
     ) -> None:
         now = self._clock()
         last = claimed.attempt >= consumer.attempts or isinstance(failure, WorkerCrashed)

@@ -26,7 +26,7 @@ from afterturn.reactions.registry import Consumer, Registry
 from afterturn.reactions.run import EffectsPolicy, error_kind, run_consumer
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.protocol import GiveUpRequest, RunRequest, RunResult
-from afterturn.store.port import ConsumerState, Store, Window
+from afterturn.store.port import ConsumerState, ReactionWindow, Store
 
 _BUSY = timedelta(seconds=1)
 """When to try again where all slots of a consumer are taken."""
@@ -134,7 +134,9 @@ class Activities:
         finally:
             self._free[consumer.name] += 1
 
-    async def _run(self, consumer: Consumer, window: Window, given: RunRequest, *, shadow: bool) -> Exception | None:
+    async def _run(
+        self, consumer: Consumer, window: ReactionWindow, given: RunRequest, *, shadow: bool
+    ) -> Exception | None:
         """Run and stamp; returns the consumer's failure, if it failed."""
         try:
             stamp = await run_consumer(
@@ -174,7 +176,7 @@ class Activities:
 _TIME = TypeAdapter(Time)
 
 
-def _given_up(window: Window, consumer: Consumer) -> bool:
+def _given_up(window: ReactionWindow, consumer: Consumer) -> bool:
     """A repeated signal does not revive what has failed; a retry takes the mark away first."""
     stamp = window.conversation.reactions.get(consumer.name)
     return stamp is not None and stamp.failed_through is not None and stamp.failed_through >= window.through

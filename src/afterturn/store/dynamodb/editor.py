@@ -1,4 +1,4 @@
-"""What changes records that are there: edits, amendments, work orders that are done.
+"""What changes records that are there: edits, patches, closed work orders.
 
 Each is written only if nobody else was faster.
 """
@@ -17,10 +17,10 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.requests import IS_THERE, Query, all_of, all_starting, equals, unchanged, update
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.port import Amendment
+from afterturn.store.port import ConversationPatch
 
 
-class Amending:
+class ConversationEditor:
     def __init__(self, table: Table) -> None:
         self._table = table
 
@@ -73,8 +73,8 @@ class Amending:
 
         await self._table.until_done(unit)
 
-    async def amend(
-        self, conversation_id: str, amendment: Amendment, revision: int | None, now: datetime
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, revision: int | None, now: datetime
     ) -> Conversation:
         """Raises the revision that writers build on, too, so a turn that is under way is decided anew."""
         call = uuid.uuid4().hex
@@ -83,14 +83,14 @@ class Amending:
             item = await self._table.get(keys.meta(conversation_id))
             if item is None:
                 raise NotFound(f"no conversation {conversation_id!r}")
-            if item.get("amendedBy") == call:
+            if item.get("patchedBy") == call:
                 return rows.conversation(item)  # our own write, whose answer was lost
             stored = item.get("revision") or 0
             invariants.check_revision(conversation_id, stored, revision)
-            changes = _amended(amendment, item.get("messageCount") or 0)
-            marks = {"revision": stored + 1, "amendedAt": to_text(now), "amendedBy": call}
+            changes = _patch_attributes(patch, item.get("messageCount") or 0)
+            attributes = {"revision": stored + 1, "patchedAt": to_text(now), "patchedBy": call}
             is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))
-            written = update(keys.meta(conversation_id), changes | marks, is_same, adds={"rev": 1})
+            written = update(keys.meta(conversation_id), changes | attributes, is_same, adds={"rev": 1})
             return rows.conversation(await self._table.write(written))
 
         return await self._table.until_done(unit)
@@ -125,16 +125,16 @@ class Amending:
         return None
 
 
-def _amended(amendment: Amendment, message_count: int) -> Plain:
-    """The attributes that an amendment writes; the row moves in the index of properties, not in that of recency."""
-    changes = amendment.changes
+def _patch_attributes(patch: ConversationPatch, message_count: int) -> Plain:
+    """The attributes that an patch writes; the row moves in the index of properties, not in that of recency."""
+    changes = patch.changes
     sets: Plain = {}
     if "assignee" in changes:
-        sets["assignee"] = amendment.assignee
+        sets["assignee"] = patch.assignee
     if "property_id" in changes:
-        sets |= {"propertyId": amendment.property_id, "propertyPinned": True}
-        sets[PROPERTY_RECENCY.pk] = keys.of_property(amendment.property_id)
+        sets |= {"propertyId": patch.property_id, "propertyPinned": True}
+        sets[PROPERTY_RECENCY.pk] = keys.of_property(patch.property_id)
     if "status" in changes:
-        is_closed = amendment.status is Status.CLOSED
-        sets |= {"status": amendment.status.value, "closedSeq": message_count if is_closed else None}
+        is_closed = patch.status is Status.CLOSED
+        sets |= {"status": patch.status.value, "closedSeq": message_count if is_closed else None}
     return sets

@@ -20,9 +20,9 @@ from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
     IS_THERE,
-    Action,
     Condition,
     Query,
+    WriteAction,
     all_of,
     delete,
     equals,
@@ -30,7 +30,7 @@ from afterturn.store.dynamodb.requests import (
     unchanged,
     update,
 )
-from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.port import LeasedJob, WaitingJob
 
 _PAGE = 25
@@ -98,14 +98,14 @@ class Jobs:
         actions = [put(place, after, condition)] if place == before else [delete(before, condition), put(place, after)]
         return await self._carry_out(actions, shown_at=place, by=by)
 
-    async def _carry_out(self, actions: Sequence[Action], *, shown_at: Key, by: tuple[str, str]) -> bool:
+    async def _carry_out(self, actions: Sequence[WriteAction], *, shown_at: Key, by: tuple[str, str]) -> bool:
         """False where somebody else came first. ``shown_at``, ``by``: the item and the attribute that tell our own
         write, whose answer was lost, from somebody else's."""
 
         async def unit() -> bool:
             try:
                 await self._table.transact(actions)
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 name, value = by
                 if ((await self._table.get(shown_at)) or {}).get(name) == value:
                     return True

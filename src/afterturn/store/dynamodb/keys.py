@@ -38,7 +38,7 @@ OPEN_WORK_ORDERS = "WORK_ORDERS#open"
 CLOSED_WORK_ORDERS = "WORK_ORDERS#closed"
 FAILURES = "FAILURES"
 REGISTRATIONS = "REGISTRATIONS"
-MARKS = "MARKS"
+CHECKPOINTS = "CHECKPOINTS"
 MONTHS = "CONV_RECENCY_MONTHS"
 OPERATIONS = "OPERATIONS"
 JOB_KINDS = "JOB_KINDS"
@@ -134,8 +134,8 @@ def registration(consumer: str) -> Key:
     return REGISTRATIONS, free(consumer)
 
 
-def mark(name: str) -> Key:
-    return MARKS, free(name)
+def checkpoint(name: str) -> Key:
+    return CHECKPOINTS, free(name)
 
 
 def month(name: str) -> Key:

@@ -8,7 +8,7 @@ One recency partition takes about 1,000 write units a second, some 500 settles. 
 
 An item can stand only once in an index. So that rows can be in two layouts at once while one is being changed, there
 are two slots, each an index of its own (``conv-recency-index`` and ``conv-recency-index-b``): writers write every
-placement they are given, a reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
+slot_layout they are given, a reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTITION = "CONV_RECENCY"
 MAX_SHARDS = 256
 
 
-class Kind(StrEnum):
+class LayoutKind(StrEnum):
     SINGLE = "single"
     MONTHLY = "monthly"
     SHARDED = "sharded"
@@ -38,27 +38,27 @@ class Kind(StrEnum):
 class Layout:
     """How rows are spread over partitions. ``shards`` counts for ``sharded`` only."""
 
-    kind: Kind = Kind.SINGLE
+    kind: LayoutKind = LayoutKind.SINGLE
     shards: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Layout:
         """``single``, ``monthly`` or ``sharded:16``; raises ConfigError."""
         name, _, number = text.partition(":")
-        if name == Kind.SHARDED and number.isascii() and number.isdecimal() and 2 <= int(number) <= MAX_SHARDS:
-            return cls(Kind.SHARDED, int(number))
-        if name in (Kind.SINGLE, Kind.MONTHLY) and not number:
-            return cls(Kind(name))
+        if name == LayoutKind.SHARDED and number.isascii() and number.isdecimal() and 2 <= int(number) <= MAX_SHARDS:
+            return cls(LayoutKind.SHARDED, int(number))
+        if name in (LayoutKind.SINGLE, LayoutKind.MONTHLY) and not number:
+            return cls(LayoutKind(name))
         raise ConfigError(f"{text!r} is no recency layout: single, monthly, or sharded:N with N from 2 to {MAX_SHARDS}")
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.shards}" if self.kind is Kind.SHARDED else str(self.kind)
+        return f"{self.kind}:{self.shards}" if self.kind is LayoutKind.SHARDED else str(self.kind)
 
     def partition(self, at: datetime, conversation_id: str) -> str:
         """The partition of a row."""
-        if self.kind is Kind.MONTHLY:
+        if self.kind is LayoutKind.MONTHLY:
             return f"{PARTITION}#{month_of(at)}"
-        if self.kind is Kind.SHARDED:
+        if self.kind is LayoutKind.SHARDED:
             return f"{PARTITION}#s{_hash(conversation_id) % self.shards}"
         return PARTITION
 
@@ -67,9 +67,9 @@ class Layout:
 
         ``months``: those that hold rows; needed for ``monthly`` only. Rows of one group have to be merged.
         """
-        if self.kind is Kind.SHARDED:
+        if self.kind is LayoutKind.SHARDED:
             return [[f"{PARTITION}#s{number}" for number in range(self.shards)]]
-        if self.kind is Kind.SINGLE:
+        if self.kind is LayoutKind.SINGLE:
             return [[PARTITION]]
         first, last = (None if at is None else month_of(at) for at in (since, until))
         return [
@@ -91,14 +91,14 @@ class Slot(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SlotLayout:
     """A layout in a slot."""
 
     layout: Layout = Layout()
     slot: Slot = Slot.A
 
     @classmethod
-    def parse(cls, text: str) -> Placement:
+    def parse(cls, text: str) -> SlotLayout:
         """``sharded:16`` (in slot a) or ``b/sharded:16``."""
         slot, slash, layout = text.rpartition("/")
         if slash and slot not in tuple(Slot):
@@ -115,33 +115,35 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Placements:
+class RecencyLayouts:
     """Where rows are written, and where they are read.
 
     Drain before flip: write both, restamp what is old, verify, then read the new one, then write only that.
     """
 
-    read: Placement = Placement()
-    write: tuple[Placement, ...] = (Placement(),)
+    read: SlotLayout = SlotLayout()
+    write: tuple[SlotLayout, ...] = (SlotLayout(),)
 
     def __post_init__(self) -> None:
         if self.read not in self.write:
             raise ConfigError(f"the recency index is read as {self.read}, but not written so: rows would be missed")
-        if len({placement.slot for placement in self.write}) < len(self.write):
+        if len({slot_layout.slot for slot_layout in self.write}) < len(self.write):
             raise ConfigError("two recency layouts are written into one slot; give the new one the other slot")
 
     def keys(self, at: datetime, conversation_id: str) -> dict[str, str]:
         """The index key attributes of a row, for everything that is written."""
-        return {name: value for placement in self.write for name, value in placement.keys(at, conversation_id).items()}
+        return {
+            name: value for slot_layout in self.write for name, value in slot_layout.keys(at, conversation_id).items()
+        }
 
     @property
     def monthly(self) -> bool:
         """Whether writers have to record the months that hold rows."""
-        return any(placement.layout.kind is Kind.MONTHLY for placement in self.write)
+        return any(slot_layout.layout.kind is LayoutKind.MONTHLY for slot_layout in self.write)
 
     @property
     def indexes(self) -> Sequence[Index]:
-        return [placement.slot.table_index for placement in self.write]
+        return [slot_layout.slot.table_index for slot_layout in self.write]
 
 
 def month_of(at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The placements of the recency index as the table has them, so that a change of layout reaches every process.
+"""The layouts of the recency index as the table has them, so that a change of layout reaches every process.
 
 A process acts on what it read at most MAX_AGE ago. The change waits longer than that between its steps, so at any
 moment all processes stand at the same step or at two neighbouring ones, which agree on every row.
@@ -15,33 +15,33 @@ from typing import Any, Protocol
 from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Placement, Placements
+from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout
 from afterturn.store.dynamodb.table import Table
 
 MAX_AGE = timedelta(seconds=20)
 
 
-class Placing(Protocol):
-    """Where the placements come from."""
+class LayoutSource(Protocol):
+    """Where the layouts come from."""
 
-    async def current(self) -> Placements: ...
+    async def current(self) -> RecencyLayouts: ...
 
 
-class Fixed:
+class FixedLayouts:
     """Placements that nobody changes."""
 
-    def __init__(self, placements: Placements) -> None:
-        self._placements = placements
+    def __init__(self, layouts: RecencyLayouts) -> None:
+        self._layouts = layouts
 
-    async def current(self) -> Placements:
-        return self._placements
+    async def current(self) -> RecencyLayouts:
+        return self._layouts
 
 
 def _both_clocks() -> tuple[float, float]:
     return time.monotonic(), time.time()
 
 
-class Live:
+class TableLayouts:
     """What the table says, read again when it is ``max_age`` old: one small read then, none between.
 
     ``clocks``: one that never goes back, and one that goes on while the process is frozen.
@@ -57,10 +57,10 @@ class Live:
         self._table = table
         self._max_age = max_age.total_seconds()
         self._clocks = clocks
-        self._known: tuple[tuple[float, float], Placements] | None = None
+        self._known: tuple[tuple[float, float], RecencyLayouts] | None = None
         self._reading = asyncio.Lock()
 
-    async def current(self) -> Placements:
+    async def current(self) -> RecencyLayouts:
         """Raises StoreError where the table does not answer, and StoreTooNew for a layout that is not known here."""
         if (fresh := self._fresh()) is not None:
             return fresh
@@ -68,27 +68,27 @@ class Live:
             if (fresh := self._fresh()) is not None:
                 return fresh
             asked = self._clocks()
-            placements = placements_of(await self._table.get(keys.layout()))
-            self._known = asked, placements
-            return placements
+            layouts = layouts_of(await self._table.get(keys.layout()))
+            self._known = asked, layouts
+            return layouts
 
-    def _fresh(self) -> Placements | None:
+    def _fresh(self) -> RecencyLayouts | None:
         if self._known is None:
             return None
-        asked, placements = self._known
+        asked, layouts = self._known
         age = max(now - then for now, then in zip(self._clocks(), asked, strict=True))
-        return placements if age < self._max_age else None
+        return layouts if age < self._max_age else None
 
 
-def placements_of(item: Mapping[str, Any] | None) -> Placements:
+def layouts_of(item: Mapping[str, Any] | None) -> RecencyLayouts:
     """From the item of :func:`keys.layout`; a table without one has never changed its layout."""
     if item is None:
-        return Placements()
+        return RecencyLayouts()
     try:
-        return Placements(Placement.parse(item["read"]), tuple(Placement.parse(one) for one in item["write"]))
+        return RecencyLayouts(SlotLayout.parse(item["read"]), tuple(SlotLayout.parse(one) for one in item["write"]))
     except ConfigError as error:
         raise StoreTooNew(f"the table's recency layout was made by a newer afterturn: {error}; upgrade") from error
 
 
-def placements_item(placements: Placements) -> Plain:
-    return {"read": str(placements.read), "write": [str(one) for one in placements.write]}
+def layouts_item(layouts: RecencyLayouts) -> Plain:
+    return {"read": str(layouts.read), "write": [str(one) for one in layouts.write]}

@@ -18,7 +18,7 @@ _SPARE_ROWS = 4
 
 
 @dataclass(slots=True)
-class Source:
+class PartitionRows:
     """One partition, newest first. ``sort_key`` names the attribute that rows are ordered by."""
 
     fetch: Fetch
@@ -46,7 +46,7 @@ class Source:
         return self._rows.popleft()
 
 
-async def merge(groups: Sequence[Sequence[Source]], limit: int) -> tuple[list[Plain], bool]:
+async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[list[Plain], bool]:
     """The newest ``limit`` rows, and whether these are all.
 
     Every row of a group is newer than every row of the next; within a group the newest of all its sources comes first.

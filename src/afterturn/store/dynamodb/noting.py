@@ -12,7 +12,7 @@ from afterturn.aws.table import TTL_ATTRIBUTE
 from afterturn.clock import Clock
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.requests import IS_NEW, any_of, below, put
-from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.kept import Note
 
 
@@ -35,7 +35,7 @@ class Noting:
         async def unit() -> bool:
             try:
                 await self._table.write(put(place, item, any_of(IS_NEW, is_lower)))
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 if not conflict.is_condition:
                     raise
                 standing = conflict.item or await self._table.get(place)

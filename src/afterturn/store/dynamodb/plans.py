@@ -20,8 +20,8 @@ from afterturn.model import Channel, ConversationMeta, Direction, Message, Messa
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
-from afterturn.store.dynamodb.layout import Placements
-from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, Action, all_of, put, unchanged, update
+from afterturn.store.dynamodb.layout import RecencyLayouts
+from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, WriteAction, all_of, put, unchanged, update
 from afterturn.store.invariants import JobKey
 from afterturn.store.port import Job
 
@@ -30,7 +30,7 @@ JobsToAdd = Mapping[JobKey, tuple[Job, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ConversationHead:
     """What the writer has to know of a conversation to add to it.
 
     ``oldest_unsettled``: the oldest time among messages that no turn has settled yet; ``unsettled_inbound``: the
@@ -57,7 +57,7 @@ class Head:
     preview_at: datetime | None = None
 
     @classmethod
-    def of(cls, item: Mapping[str, Any]) -> Head:
+    def of(cls, item: Mapping[str, Any]) -> ConversationHead:
         found = rows.conversation(item)
         return cls(
             channel=found.channel,
@@ -80,7 +80,7 @@ class Head:
         )
 
     @classmethod
-    def new(cls, meta: ConversationMeta, created_at: datetime) -> Head:
+    def new(cls, meta: ConversationMeta, created_at: datetime) -> ConversationHead:
         return cls(
             channel=meta.channel,
             property_id=meta.property_id,
@@ -91,10 +91,10 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WriteContext:
     """What was read before a write: the head, and which of the given messages and jobs are stored already."""
 
-    head: Head | None = None
+    head: ConversationHead | None = None
     by_id: Mapping[str, Plain] = field(default_factory=dict)
     by_provider: Mapping[str, Plain] = field(default_factory=dict)
     settled_under_key: datetime | None = None
@@ -102,7 +102,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RepeatedTurn:
     """All of the turn is settled already: as the turn at ``occurred_at``, or as the first one that reaches ``seq``."""
 
     occurred_at: datetime | None = None
@@ -110,11 +110,11 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """One transaction, and the head that it leaves. ``row_at``: the recency of the row, where it is written anew."""
 
-    actions: tuple[Action, ...]
-    head: Head
+    actions: tuple[WriteAction, ...]
+    head: ConversationHead
     row_at: datetime | None = None
     event: TurnSettled | None = None
     added: int = 0
@@ -122,19 +122,19 @@ class Plan:
 
 def plan_settle(
     turn: Turn,
-    known: Known,
-    placements: Placements,
+    known: WriteContext,
+    layouts: RecencyLayouts,
     *,
     now: datetime,
     emitter: str,
     call: str,
     jobs: JobsToAdd | None = None,
-) -> Plan | Repeat:
+) -> WritePlan | RepeatedTurn:
     """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
     given = turn.conversation
     if known.settled_under_key is not None:
-        return Repeat(occurred_at=known.settled_under_key)
-    head = known.head or Head.new(given, min((one.at for one in turn.messages), default=now))
+        return RepeatedTurn(occurred_at=known.settled_under_key)
+    head = known.head or ConversationHead.new(given, min((one.at for one in turn.messages), default=now))
     arrivals = _arrivals(turn.messages, known, head.message_count)
     if turn.messages and head.settled_at is not None and arrivals.newest_seq <= head.settled_count:
         return _repeat(arrivals, known)
@@ -164,17 +164,17 @@ def plan_settle(
         preview_at=head.preview_at if preview is None else preview.at,
     )
     row_at = after.last_message_at or after.created_at
-    marks = _counts(after) | {
+    attributes = _counts(after) | {
         "lastMessageAt": rows.text_or_none(after.last_message_at),
         "settledAt": to_text(occurred_at),
         "recordedAt": to_text(now),
         "settledCount": after.settled_count,
         "turnCount": after.turn_count,
-        **recency_attributes(given.id, row_at, placements),
+        **recency_attributes(given.id, row_at, layouts),
         **_preview(preview),
     }
     if reopens:
-        marks |= {"status": Status.OPEN.value, "closedSeq": None}
+        attributes |= {"status": Status.OPEN.value, "closedSeq": None}
     oldest = _oldest(head, arrivals.messages)
     mark = {
         "kind": "turn",
@@ -190,7 +190,7 @@ def plan_settle(
         "call": call,
     }
     actions = [
-        _write_meta(given, known.head, after, marks),
+        _write_meta(given, known.head, after, attributes),
         put(keys.turn(given.id, occurred_at), mark, IS_NEW),
         *_message_actions(given.id, arrivals, occurred_at),
     ]
@@ -207,20 +207,20 @@ def plan_settle(
         occurred_at=occurred_at,
         flush_mode=turn.flush_mode,
     )
-    return Plan(tuple(actions), after, row_at=row_at, event=event, added=len(arrivals.messages))
+    return WritePlan(tuple(actions), after, row_at=row_at, event=event, added=len(arrivals.messages))
 
 
 def plan_save(
     meta: ConversationMeta,
     messages: Sequence[Message],
-    known: Known,
-    placements: Placements,
+    known: WriteContext,
+    layouts: RecencyLayouts,
     *,
     now: datetime,
     jobs: JobsToAdd | None = None,
-) -> Plan | None:
+) -> WritePlan | None:
     """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
-    head = known.head or Head.new(meta, min([now, *(one.at for one in messages)]))
+    head = known.head or ConversationHead.new(meta, min([now, *(one.at for one in messages)]))
     arrivals = _arrivals(messages, known, head.message_count)
     further = _job_actions(jobs, known)
     if known.head is not None and not arrivals.messages and not further:
@@ -235,32 +235,32 @@ def plan_save(
         unsettled_inbound=_newest_inbound(head, arrivals),
         preview_at=head.preview_at if preview is None else preview.at,
     )
-    marks = _counts(after) | _preview(preview)
+    attributes = _counts(after) | _preview(preview)
     row_at = None
     if known.head is None:
         row_at = after.created_at
-        marks |= recency_attributes(meta.id, row_at, placements)
-    actions = (_write_meta(meta, known.head, after, marks), *_message_actions(meta.id, arrivals, None), *further)
+        attributes |= recency_attributes(meta.id, row_at, layouts)
+    actions = (_write_meta(meta, known.head, after, attributes), *_message_actions(meta.id, arrivals, None), *further)
     _check_sizes(actions)
-    return Plan(actions, after, row_at=row_at, added=len(arrivals.messages))
+    return WritePlan(actions, after, row_at=row_at, added=len(arrivals.messages))
 
 
-def plan_create(meta: ConversationMeta, placements: Placements, *, now: datetime) -> Plan:
+def plan_create(meta: ConversationMeta, layouts: RecencyLayouts, *, now: datetime) -> WritePlan:
     """A conversation that has nothing but itself."""
-    head = replace(Head.new(meta, now), rev=1)
-    marks = _counts(head) | recency_attributes(meta.id, head.created_at, placements)
-    return Plan((_write_meta(meta, None, head, marks),), head, row_at=head.created_at)
+    head = replace(ConversationHead.new(meta, now), rev=1)
+    attributes = _counts(head) | recency_attributes(meta.id, head.created_at, layouts)
+    return WritePlan((_write_meta(meta, None, head, attributes),), head, row_at=head.created_at)
 
 
-def replace_meta(meta: ConversationMeta) -> Action:
+def replace_meta(meta: ConversationMeta) -> WriteAction:
     """Replace what the writer owns of a conversation that is there; its times, counts and stamps stay."""
     sets = rows.meta_attributes(meta) | {"propertyPinned": None, "closedSeq": None}
     return update(keys.meta(meta.id), sets, IS_THERE, adds={"rev": 1})
 
 
-def recency_attributes(conversation_id: str, at: datetime, placements: Placements) -> dict[str, str]:
+def recency_attributes(conversation_id: str, at: datetime, layouts: RecencyLayouts) -> dict[str, str]:
     """The recency keys of a row: all layouts that are written, and its property's."""
-    return {**placements.keys(at, conversation_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
+    return {**layouts.keys(at, conversation_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class _Arrivals:
         return self.first_seq + len(self.messages) - 1
 
 
-def _arrivals(messages: Sequence[Message], known: Known, message_count: int) -> _Arrivals:
+def _arrivals(messages: Sequence[Message], known: WriteContext, message_count: int) -> _Arrivals:
     by_id = {key: item["seq"] for key, item in known.by_id.items()}
     by_provider = {key: item["seq"] for key, item in known.by_provider.items()}
     new: list[Message] = []
@@ -294,18 +294,18 @@ def _arrivals(messages: Sequence[Message], known: Known, message_count: int) -> 
     return _Arrivals(tuple(new), message_count + 1, newest)
 
 
-def _repeat(arrivals: _Arrivals, known: Known) -> Repeat:
+def _repeat(arrivals: _Arrivals, known: WriteContext) -> RepeatedTurn:
     for item in (*known.by_id.values(), *known.by_provider.values()):
         if item["seq"] == arrivals.newest_seq and (turn := rows.time_or_none(item.get("turn"))):
-            return Repeat(occurred_at=turn)
-    return Repeat(seq=arrivals.newest_seq)
+            return RepeatedTurn(occurred_at=turn)
+    return RepeatedTurn(seq=arrivals.newest_seq)
 
 
-def _oldest(head: Head, messages: Sequence[Message]) -> datetime | None:
+def _oldest(head: ConversationHead, messages: Sequence[Message]) -> datetime | None:
     return min((at for at in (head.oldest_unsettled, *(one.at for one in messages)) if at is not None), default=None)
 
 
-def _newest_inbound(head: Head, arrivals: _Arrivals) -> int | None:
+def _newest_inbound(head: ConversationHead, arrivals: _Arrivals) -> int | None:
     """The arrival number of the newest inbound message that is not settled."""
     new = enumerate(arrivals.messages, start=arrivals.first_seq)
     seqs = [seq for seq, message in new if message.direction is Direction.INBOUND]
@@ -316,7 +316,7 @@ def _preview(preview: MessagePreview | None) -> Plain:
     return {} if preview is None else {"preview": rows.preview_item(preview)}
 
 
-def _counts(after: Head) -> Plain:
+def _counts(after: ConversationHead) -> Plain:
     return {
         "newestMessageAt": rows.text_or_none(after.newest_message_at),
         "oldestUnsettled": rows.text_or_none(after.oldest_unsettled),
@@ -326,13 +326,15 @@ def _counts(after: Head) -> Plain:
     }
 
 
-def _write_meta(given: ConversationMeta, before: Head | None, after: Head, marks: Plain) -> Action:
+def _write_meta(
+    given: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Plain
+) -> WriteAction:
     """A new conversation whole, or the changed attributes of one that is there."""
     key = keys.meta(given.id)
     if before is None:
-        item = rows.identity(given.id) | rows.meta_attributes(given) | marks
+        item = rows.identity(given.id) | rows.meta_attributes(given) | attributes
         return put(key, item | {"createdAt": to_text(after.created_at)}, IS_NEW)
-    sets = dict(marks)
+    sets = dict(attributes)
     merged_fields = ("property_id", "participants", "contact_name")
     if any(getattr(after, name) != getattr(before, name) for name in merged_fields):
         merged = rows.meta_attributes(given.model_copy(update={name: getattr(after, name) for name in merged_fields}))
@@ -342,8 +344,8 @@ def _write_meta(given: ConversationMeta, before: Head | None, after: Head, marks
     return update(key, sets, all_of(IS_THERE, unchanged("rev", value=before.rev)))
 
 
-def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime | None) -> list[Action]:
-    actions: list[Action] = []
+def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime | None) -> list[WriteAction]:
+    actions: list[WriteAction] = []
     for seq, message in enumerate(arrivals.messages, start=arrivals.first_seq):
         known = {"seq": seq, "turn": rows.text_or_none(turn)}
         actions += [
@@ -355,7 +357,7 @@ def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime |
     return actions
 
 
-def _job_actions(jobs: JobsToAdd | None, known: Known) -> list[Action]:
+def _job_actions(jobs: JobsToAdd | None, known: WriteContext) -> list[WriteAction]:
     return [
         action
         for place, (job, dump) in (jobs or {}).items()
@@ -367,7 +369,7 @@ def _job_actions(jobs: JobsToAdd | None, known: Known) -> list[Action]:
     ]
 
 
-def _check_sizes(actions: Sequence[Action]) -> None:
+def _check_sizes(actions: Sequence[WriteAction]) -> None:
     """Refuse what AWS would refuse, before anything is sent, and say which message it is."""
     total = 0
     for action in actions:

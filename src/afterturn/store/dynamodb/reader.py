@@ -14,9 +14,9 @@ from afterturn.clock import to_text
 from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrder
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import Kind
-from afterturn.store.dynamodb.layout_source import Placing
-from afterturn.store.dynamodb.merge import Source, merge
+from afterturn.store.dynamodb.layout import LayoutKind
+from afterturn.store.dynamodb.layout_source import LayoutSource
+from afterturn.store.dynamodb.merge import PartitionRows, merge
 from afterturn.store.dynamodb.requests import Query, all_starting
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import OrderKey, Range, RecencyKey, Slice
@@ -24,10 +24,10 @@ from afterturn.store.port import OrderKey, Range, RecencyKey, Slice
 _LARGEST_READ = 500
 
 
-class Reading:
-    def __init__(self, table: Table, placing: Placing) -> None:
+class ConversationReader:
+    def __init__(self, table: Table, layout_source: LayoutSource) -> None:
         self._table = table
-        self._placing = placing
+        self._layout_source = layout_source
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         item = await self._table.get(keys.meta(conversation_id))
@@ -116,15 +116,15 @@ class Reading:
     async def _partitions(self, part: Range, before: RecencyKey | None) -> tuple[Index, list[list[str]]]:
         if part.of_property:
             return PROPERTY_RECENCY, [[keys.of_property(part.property_id)]]
-        placement = (await self._placing.current()).read
-        layout = placement.layout
+        slot_layout = (await self._layout_source.current()).read
+        layout = slot_layout.layout
         months: list[str] = []
-        if layout.kind is Kind.MONTHLY:
+        if layout.kind is LayoutKind.MONTHLY:
             months = [item["SK"] async for item in self._table.items(Query(keys.MONTHS))]
         ends = [at for at in (part.until, None if before is None else before.at) if at is not None]
-        return placement.slot.table_index, layout.groups(part.since, min(ends, default=None), months)
+        return slot_layout.slot.table_index, layout.groups(part.since, min(ends, default=None), months)
 
-    def _source(self, index: Index, partition: str, window: _Window) -> Source:
+    def _source(self, index: Index, partition: str, window: _Window) -> PartitionRows:
         query = window.query(index, partition)
 
         async def fetch(wanted: int, start: object) -> tuple[list[Plain], object]:
@@ -132,7 +132,7 @@ class Reading:
             found, further = await self._table.query(query, wanted + spare, start)
             return [item for item in found if window.high is None or item[index.sk] < window.high], further
 
-        return Source(fetch, index.sk)
+        return PartitionRows(fetch, index.sk)
 
 
 class _Window:

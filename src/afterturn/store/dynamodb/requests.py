@@ -16,7 +16,7 @@ from afterturn.store.dynamodb.attributes import Plain, to_value
 from afterturn.store.dynamodb.keys import Key
 
 
-class Terms:
+class ExpressionTerms:
     """The names and values of one request's expressions; the same name or value has one placeholder."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Terms:
         return found
 
 
-Condition = Callable[[Terms], str]
+Condition = Callable[[ExpressionTerms], str]
 
 
 def exists(*path: str) -> Condition:
@@ -80,20 +80,20 @@ IS_NEW = missing("PK")
 IS_THERE = exists("PK")
 
 
-class Verb(StrEnum):
+class WriteVerb(StrEnum):
     PUT = "Put"
     UPDATE = "Update"
     DELETE = "Delete"
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class WriteAction:
     """One write of one item, alone or in a transaction.
 
     ``item``: what is put. ``sets``: attributes to write, where None removes one. ``adds``: numbers to add.
     """
 
-    verb: Verb
+    verb: WriteVerb
     key: Key
     item: Plain = field(default_factory=dict)
     sets: Mapping[str, Any] = field(default_factory=dict)
@@ -101,19 +101,19 @@ class Action:
     condition: Condition | None = None
 
     def params(self, table: str) -> dict[str, Any]:
-        terms = Terms()
+        terms = ExpressionTerms()
         found: dict[str, Any] = {"TableName": table}
-        if self.verb is Verb.PUT:
+        if self.verb is WriteVerb.PUT:
             found["Item"] = {**key_item(self.key), **_item(self.item)}
         else:
             found["Key"] = key_item(self.key)
-        if self.verb is Verb.UPDATE:
+        if self.verb is WriteVerb.UPDATE:
             found["UpdateExpression"] = self._update(terms)
         if self.condition is not None:
             found["ConditionExpression"] = self.condition(terms)
         return found | terms.params()
 
-    def _update(self, terms: Terms) -> str:
+    def _update(self, terms: ExpressionTerms) -> str:
         sets = [f"{terms.name(name)} = {terms.value(value)}" for name, value in self.sets.items() if value is not None]
         sets += [
             f"{terms.name(name)} = if_not_exists({terms.name(name)}, {terms.value(0)}) + {terms.value(number)}"
@@ -126,18 +126,18 @@ class Action:
         return " ".join(clauses)
 
 
-def put(key: Key, item: Plain, condition: Condition | None = None) -> Action:
-    return Action(Verb.PUT, key, item=item, condition=condition)
+def put(key: Key, item: Plain, condition: Condition | None = None) -> WriteAction:
+    return WriteAction(WriteVerb.PUT, key, item=item, condition=condition)
 
 
 def update(
     key: Key, sets: Mapping[str, Any], condition: Condition | None = None, adds: Mapping[str, int] | None = None
-) -> Action:
-    return Action(Verb.UPDATE, key, sets=sets, adds=adds or {}, condition=condition)
+) -> WriteAction:
+    return WriteAction(WriteVerb.UPDATE, key, sets=sets, adds=adds or {}, condition=condition)
 
 
-def delete(key: Key, condition: Condition | None = None) -> Action:
-    return Action(Verb.DELETE, key, condition=condition)
+def delete(key: Key, condition: Condition | None = None) -> WriteAction:
+    return WriteAction(WriteVerb.DELETE, key, condition=condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Query:
     names: Sequence[str] = ()
 
     def params(self, table: str) -> dict[str, Any]:
-        terms = Terms()
+        terms = ExpressionTerms()
         pk, sk = (self.index.pk, self.index.sk) if self.index else ("PK", "SK")
         condition = equals(pk, value=self.partition)(terms)
         if bound := self._bound(terms, sk):
@@ -180,7 +180,7 @@ class Query:
             found["ProjectionExpression"] = ", ".join(terms.name(name) for name in self.names)
         return found | terms.params()
 
-    def _bound(self, terms: Terms, sk: str) -> str:
+    def _bound(self, terms: ExpressionTerms, sk: str) -> str:
         if self.within is not None:
             return f"{terms.name(sk)} BETWEEN {terms.value(self.within[0])} AND {terms.value(self.within[1])}"
         for bound, sign in ((self.since, ">="), (self.above, ">"), (self.below, "<")):

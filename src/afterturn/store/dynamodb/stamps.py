@@ -24,9 +24,9 @@ from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
     IS_NEW,
     IS_THERE,
-    Action,
     Condition,
     Query,
+    WriteAction,
     all_of,
     all_starting,
     delete,
@@ -35,14 +35,14 @@ from afterturn.store.dynamodb.requests import (
     put,
     update,
 )
-from afterturn.store.dynamodb.table import Conflict, Table
-from afterturn.store.port import ConsumerState, Failure, FailureKey, Registration, Window
+from afterturn.store.dynamodb.table import Table, WriteConflict
+from afterturn.store.port import ConsumerState, Failure, FailureKey, ReactionWindow, Registration
 
 _MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
 """Beside them a stamp's transaction holds the conversation and a failure."""
 
 
-class Stamping:
+class StampStore:
     """``claims_kept``: after that time DynamoDB may remove a claim."""
 
     def __init__(self, table: Table, clock: Clock, claims_kept: timedelta) -> None:
@@ -50,7 +50,7 @@ class Stamping:
         self._clock = clock
         self._claims_kept = claims_kept
 
-    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+    async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
         item = await self._table.get(keys.meta(conversation_id))
         if item is None:
             return None
@@ -60,7 +60,7 @@ class Stamping:
             return None
         seen, oldest = await self._unseen(conversation_id, stamp.through if stamp else None, found.settled_at)
         if oldest is None:
-            return Window(conversation=found, messages=(), through=found.settled_at)
+            return ReactionWindow(conversation=found, messages=(), through=found.settled_at)
         settled = item.get("settledCount") or 0
         partition = keys.conversation(conversation_id)
         query = Query(
@@ -69,7 +69,7 @@ class Stamping:
             only=lambda terms: f"{terms.name('seq')} BETWEEN {terms.value(seen + 1)} AND {terms.value(settled)}",
         )
         messages = [rows.message(one) async for one in self._table.items(query)]
-        return Window(conversation=found, messages=tuple(messages), through=found.settled_at)
+        return ReactionWindow(conversation=found, messages=tuple(messages), through=found.settled_at)
 
     async def stamp(self, conversation_id: str, consumer: str, given: Stamp, through: datetime, now: datetime) -> bool:
         """A conversation that is not there gets no stamp."""
@@ -146,7 +146,7 @@ class Stamping:
                 return
             sets: Plain = {}
             conditions: list[Condition] = [IS_THERE]
-            lifted: list[Action] = []
+            lifted: list[WriteAction] = []
             for name in names:
                 before = item.get(rows.STAMP + name)
                 if before and not before.get("failedThrough"):
@@ -180,7 +180,7 @@ class Stamping:
         async def unit() -> JsonValue:
             try:
                 await self._table.write(put(keys.claim(name, key), item, IS_NEW))
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 taken = conflict.item or await self._table.get(keys.claim(name, key))
                 if taken is None:
                     raise
@@ -217,12 +217,12 @@ class Stamping:
         if not await self._write_if_there(update(keys.registration(consumer), {"state": state.value}, IS_THERE)):
             raise NotFound(f"no consumer {consumer!r} was ever registered")
 
-    async def marked(self, name: str) -> datetime | None:
-        item = await self._table.get(keys.mark(name))
+    async def checkpoint(self, name: str) -> datetime | None:
+        item = await self._table.get(keys.checkpoint(name))
         return None if item is None else from_text(item["at"])
 
-    async def mark(self, name: str, at: datetime) -> None:
-        await self._table.write(put(keys.mark(name), {"kind": "mark", "at": to_text(at)}))
+    async def save_checkpoint(self, name: str, at: datetime) -> None:
+        await self._table.write(put(keys.checkpoint(name), {"kind": "checkpoint", "at": to_text(at)}))
 
     async def _unseen(
         self, conversation_id: str, through: datetime | None, settled_at: datetime
@@ -238,18 +238,18 @@ class Stamping:
         times = [at for one in turns if (at := rows.time_or_none(one.get("oldestAt"))) is not None]
         return min((one["firstSeq"] for one in turns), default=0), min(times, default=None)
 
-    async def _carry_out(self, actions: Sequence[Action]) -> None:
+    async def _carry_out(self, actions: Sequence[WriteAction]) -> None:
         """One write alone costs half of what it costs in a transaction."""
         if len(actions) == 1:
             await self._table.write(actions[0])
         else:
             await self._table.transact(actions)
 
-    async def _write_if_there(self, action: Action) -> bool:
+    async def _write_if_there(self, action: WriteAction) -> bool:
         async def unit() -> bool:
             try:
                 await self._table.write(action)
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 if conflict.is_condition:
                     return False
                 raise
@@ -272,7 +272,7 @@ def _unchanged(consumer: str, before: Plain | None) -> Condition:
     return equals(rows.STAMP + consumer, "rev", value=_revision(before))
 
 
-def _write_stamp(conversation_id: str, consumer: str, before: Plain | None, after: Plain) -> Action:
+def _write_stamp(conversation_id: str, consumer: str, before: Plain | None, after: Plain) -> WriteAction:
     return update(
         keys.meta(conversation_id), {rows.STAMP + consumer: after}, all_of(IS_THERE, _unchanged(consumer, before))
     )
@@ -291,7 +291,7 @@ def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
     return merged
 
 
-def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> Action | None:
+def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> WriteAction | None:
     """Once for its id; told again, it can only become more urgent, and that only while it is open."""
     if stored is None:
         return put(key, rows.work_order_item(order), IS_NEW)
@@ -309,7 +309,7 @@ def _merge_registration(known: Registration | None, given: Registration) -> Regi
     return Registration(known.name, known.registered_at, known.state, given.max_wait)
 
 
-def _register(merged: Registration, known: Registration | None) -> Action:
+def _register(merged: Registration, known: Registration | None) -> WriteAction:
     """A first registration, or only how long its debounce may wait; a known consumer keeps its time and its state."""
     key = keys.registration(merged.name)
     millis = merged.max_wait // timedelta(milliseconds=1)

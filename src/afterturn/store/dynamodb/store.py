@@ -29,18 +29,18 @@ from afterturn.model import (
 )
 from afterturn.store import invariants
 from afterturn.store.dynamodb.attributes import encodable
-from afterturn.store.dynamodb.editor import Amending
+from afterturn.store.dynamodb.editor import ConversationEditor
 from afterturn.store.dynamodb.jobs import Jobs
-from afterturn.store.dynamodb.layout import Placements
-from afterturn.store.dynamodb.layout_source import Fixed, Live, Placing
+from afterturn.store.dynamodb.layout import RecencyLayouts
+from afterturn.store.dynamodb.layout_source import FixedLayouts, LayoutSource, TableLayouts
 from afterturn.store.dynamodb.noting import Noting
-from afterturn.store.dynamodb.reader import Reading
-from afterturn.store.dynamodb.stamps import Stamping
+from afterturn.store.dynamodb.reader import ConversationReader
+from afterturn.store.dynamodb.stamps import StampStore
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.writer import Writing
+from afterturn.store.dynamodb.writer import ConversationWriter
 from afterturn.store.port import (
-    Amendment,
     ConsumerState,
+    ConversationPatch,
     Failure,
     FailureKey,
     Job,
@@ -48,12 +48,12 @@ from afterturn.store.port import (
     Note,
     OrderKey,
     Range,
+    ReactionWindow,
     RecencyKey,
     Registration,
     Settled,
     Slice,
     WaitingJob,
-    Window,
 )
 
 CLAIMS_KEPT = timedelta(days=400)
@@ -62,21 +62,21 @@ CLAIMS_KEPT = timedelta(days=400)
 
 @asynccontextmanager
 async def open_store(
-    name: str, access: Access | None = None, *, placements: Placements | None = None
+    name: str, access: Access | None = None, *, layouts: RecencyLayouts | None = None
 ) -> AsyncIterator[DynamoStore]:
     """The store in the table ``name``, closed when the block ends.
 
-    ``placements``: where the recency index is written and read; from the table, and followed there, where none are
+    ``layouts``: where the recency index is written and read; from the table, and followed there, where none are
     given.
     Raises MissingExtra, and StoreError that says what to do for a table that is missing, not afterturn's, or without
     an index, and for credentials or an endpoint that do not work.
     """
     async with open_client("dynamodb", access or Access()) as client:
         table = Table(client, name)
-        placing = Live(table) if placements is None else Fixed(placements)
-        indexes = (*INDEXES, *(await placing.current()).indexes)
+        layout_source = TableLayouts(table) if layouts is None else FixedLayouts(layouts)
+        indexes = (*INDEXES, *(await layout_source.current()).indexes)
         await table.check({index.name: index for index in indexes}.values())
-        yield DynamoStore(table, placing=placing)
+        yield DynamoStore(table, layout_source=layout_source)
 
 
 class DynamoStore:
@@ -89,18 +89,18 @@ class DynamoStore:
         self,
         table: Table,
         *,
-        placements: Placements | None = None,
-        placing: Placing | None = None,
+        layouts: RecencyLayouts | None = None,
+        layout_source: LayoutSource | None = None,
         clock: Clock = system_clock,
         claims_kept: timedelta = CLAIMS_KEPT,
     ) -> None:
-        placing = placing or Fixed(placements or Placements())
-        self._writing = Writing(table, placing)
-        self._stamping = Stamping(table, clock, claims_kept)
+        layout_source = layout_source or FixedLayouts(layouts or RecencyLayouts())
+        self._writer = ConversationWriter(table, layout_source)
+        self._stamps = StampStore(table, clock, claims_kept)
         self._noting = Noting(table, clock)
-        self._amending = Amending(table)
+        self._editor = ConversationEditor(table)
         self._jobs = Jobs(table, clock, claims_kept)
-        self._reading = Reading(table, placing)
+        self._reader = ConversationReader(table, layout_source)
 
     @classmethod
     def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **given: Any) -> DynamoStore:
@@ -108,21 +108,21 @@ class DynamoStore:
         return cls(Table(client, name, backoff), **given)
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
-        return await self._writing.save_conversation(meta, now)
+        return await self._writer.save_conversation(meta, now)
 
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
-        return await self._writing.save_messages(meta, messages, now, invariants.jobs_to_add(jobs))
+        return await self._writer.save_messages(meta, messages, now, invariants.jobs_to_add(jobs))
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
-        return await self._writing.settle(turn, now, emitter, invariants.jobs_to_add(jobs))
+        return await self._writer.settle(turn, now, emitter, invariants.jobs_to_add(jobs))
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         text, at = invariants.edit_of(text, at)
         if not (_is_id(conversation_id) and _is_id(provider_id)):
             return False
-        return await self._amending.edit_message(conversation_id, provider_id, text, at)
+        return await self._editor.edit_message(conversation_id, provider_id, text, at)
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         found = await self.conversation(conversation_id)
@@ -130,36 +130,36 @@ class DynamoStore:
             return None
         return ConversationMeta(**{name: getattr(found, name) for name in ConversationMeta.model_fields})
 
-    async def window(self, conversation_id: str, consumer: str) -> Window | None:
-        return await self._stamping.window(conversation_id, consumer) if _is_id(conversation_id) else None
+    async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
+        return await self._stamps.window(conversation_id, consumer) if _is_id(conversation_id) else None
 
     async def stamp(
         self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
-        return _is_id(conversation_id) and await self._stamping.stamp(conversation_id, consumer, stamp, through, now)
+        return _is_id(conversation_id) and await self._stamps.stamp(conversation_id, consumer, stamp, through, now)
 
     async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
         if _is_id(conversation_id):
-            await self._stamping.fail(conversation_id, consumer, through, error, now)
+            await self._stamps.fail(conversation_id, consumer, through, error, now)
 
     async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
         if _is_id(conversation_id):
-            await self._stamping.request(conversation_id, consumers, now)
+            await self._stamps.request(conversation_id, consumers, now)
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
-        return await self._stamping.claim(encodable(name), encodable(key), value)
+        return await self._stamps.claim(encodable(name), encodable(key), value)
 
     async def claim_done(self, name: str, key: str) -> bool:
-        return await self._stamping.claim_done(encodable(name), encodable(key))
+        return await self._stamps.claim_done(encodable(name), encodable(key))
 
     async def finish_claim(self, name: str, key: str) -> None:
-        await self._stamping.finish_claim(encodable(name), encodable(key))
+        await self._stamps.finish_claim(encodable(name), encodable(key))
 
     async def register(self, registrations: Sequence[Registration]) -> None:
-        await self._stamping.register(registrations)
+        await self._stamps.register(registrations)
 
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
-        await self._stamping.set_state(encodable(consumer), state)
+        await self._stamps.set_state(encodable(consumer), state)
 
     async def note(
         self,
@@ -195,41 +195,41 @@ class DynamoStore:
     async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
         return await self._jobs.waiting(encodable(kind), limit)
 
-    async def amend(
-        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
     ) -> Conversation:
         if not _is_id(conversation_id):
             raise NotFound(f"no conversation {conversation_id!r}")
-        return await self._amending.amend(conversation_id, amendment, revision, now)
+        return await self._editor.patch_conversation(conversation_id, patch, revision, now)
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
         if _is_id(conversation_id):
-            await self._amending.set_send_problem(conversation_id, message_id, problem)
+            await self._editor.set_send_problem(conversation_id, message_id, problem)
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
         if not (_is_id(conversation_id) and _is_id(order_id)):
             return None
-        return await self._amending.close_work_order(conversation_id, order_id, now)
+        return await self._editor.close_work_order(conversation_id, order_id, now)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._reading.conversation(conversation_id) if _is_id(conversation_id) else None
+        return await self._reader.conversation(conversation_id) if _is_id(conversation_id) else None
 
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
-        return await self._reading.messages(conversation_id, limit) if _is_id(conversation_id) else ()
+        return await self._reader.messages(conversation_id, limit) if _is_id(conversation_id) else ()
 
     async def turns(
         self, conversation_id: str, *, after: datetime | None = None, limit: int
     ) -> tuple[SettledTurn, ...]:
-        return await self._reading.turns(conversation_id, after, limit) if _is_id(conversation_id) else ()
+        return await self._reader.turns(conversation_id, after, limit) if _is_id(conversation_id) else ()
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
-        return await self._reading.recency(part, before, limit)
+        return await self._reader.recency(part, before, limit)
 
     async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
-        return await self._reading.scan(after, limit)
+        return await self._reader.scan(after, limit)
 
     async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
-        return await self._stamping.failures(after, limit)
+        return await self._stamps.failures(after, limit)
 
     async def work_orders(
         self,
@@ -241,19 +241,19 @@ class DynamoStore:
     ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None and not _is_id(conversation_id):
             return ()
-        return await self._reading.work_orders(conversation_id, open_only, after, limit)
+        return await self._reader.work_orders(conversation_id, open_only, after, limit)
 
     async def registrations(self) -> Mapping[str, Registration]:
-        return await self._stamping.registrations()
+        return await self._stamps.registrations()
 
-    async def marked(self, name: str) -> datetime | None:
-        return await self._stamping.marked(encodable(name))
+    async def checkpoint(self, name: str) -> datetime | None:
+        return await self._stamps.checkpoint(encodable(name))
 
-    async def mark(self, name: str, at: datetime) -> None:
-        await self._stamping.mark(encodable(name), at)
+    async def save_checkpoint(self, name: str, at: datetime) -> None:
+        await self._stamps.save_checkpoint(encodable(name), at)
 
     async def counts(self) -> Mapping[str, int]:
-        return await self._reading.counts()
+        return await self._reader.counts()
 
 
 def _is_id(text: str) -> bool:

@@ -12,7 +12,7 @@ from afterturn.aws.table import Index, check_description
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb.attributes import Plain, from_item
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.requests import Action, Condition, Query, Terms, key_item
+from afterturn.store.dynamodb.requests import Condition, ExpressionTerms, Query, WriteAction, key_item
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ _UNSURE_TRIES = 3
 """botocore has already tried each of them several times."""
 
 
-class Conflict(Exception):
+class WriteConflict(Exception):
     """Somebody else wrote in between, or a condition does not hold: read again and decide again. Never leaves here.
 
     ``item``: what stands there instead, where it was asked for.
@@ -108,7 +108,7 @@ class Table:
     ) -> tuple[list[Plain], Any, int]:
         """One page of the whole table, or of an index: some attributes of the items that fit, the key to go on from
         (None: this is the end), and how many items were looked at (at most ``limit``)."""
-        terms = Terms()
+        terms = ExpressionTerms()
         params: dict[str, Any] = {
             "TableName": self.name,
             "Limit": limit,
@@ -135,7 +135,7 @@ class Table:
             if start is None:
                 return total
 
-    async def write(self, action: Action) -> Plain:
+    async def write(self, action: WriteAction) -> Plain:
         """One write of one item; returns the item as it is after an update. Raises Conflict."""
         params = action.params(self.name)
         if action.condition is not None and action.verb == "Put":
@@ -150,7 +150,7 @@ class Table:
         answer = await (unit() if action.condition is not None else self.until_done(unit))
         return from_item(answer.get("Attributes", {}))
 
-    async def transact(self, actions: Sequence[Action]) -> None:
+    async def transact(self, actions: Sequence[WriteAction]) -> None:
         """All of the writes or none. Raises Conflict.
 
         A request whose answer was lost is sent again under the same token, so it is carried out once and its answer
@@ -168,7 +168,7 @@ class Table:
         while True:
             try:
                 return await unit()
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 if attempt + 1 >= 3 * self._backoff.tries:
                     raise translate(conflict.error, f"table {self.name}") from conflict.error
                 await self._backoff.pause(attempt)
@@ -184,7 +184,7 @@ class Table:
                     raise
                 found = verdict(error)
                 if found is Verdict.CONFLICT:
-                    raise Conflict(error) from error
+                    raise WriteConflict(error) from error
                 tries = {Verdict.AGAIN: self._backoff.tries, Verdict.UNSURE: _UNSURE_TRIES}.get(found, 1)
                 if attempt + 1 >= tries:
                     raise translate(error, f"{operation} on table {self.name}") from error

@@ -16,21 +16,21 @@ from afterturn.event import TurnSettled, make_event
 from afterturn.model import MAX_TURN_MESSAGES, Conversation, ConversationMeta, Message, SettledTurn, Turn
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.layout import Placements, month_of
-from afterturn.store.dynamodb.layout_source import Placing
+from afterturn.store.dynamodb.layout import RecencyLayouts, month_of
+from afterturn.store.dynamodb.layout_source import LayoutSource
 from afterturn.store.dynamodb.plans import (
-    Head,
+    ConversationHead,
     JobsToAdd,
-    Known,
-    Plan,
-    Repeat,
+    RepeatedTurn,
+    WriteContext,
+    WritePlan,
     plan_create,
     plan_save,
     plan_settle,
     replace_meta,
 )
 from afterturn.store.dynamodb.requests import Query, all_starting, put
-from afterturn.store.dynamodb.table import Conflict, Table
+from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.port import Settled
 
 _MAX_SAVED_BYTES = 3_000_000
@@ -46,15 +46,15 @@ class _Attempts:
     settled: TurnSettled | None = None
 
 
-class Writing:
+class ConversationWriter:
     """``remember``: how many heads are kept in memory. A head that is kept saves the read before a settle; one that is
     out of date costs a refused transaction and a read, never more, because every write names the revision it builds on.
     """
 
-    def __init__(self, table: Table, placing: Placing, remember: int = 4096) -> None:
+    def __init__(self, table: Table, layout_source: LayoutSource, remember: int = 4096) -> None:
         self._table = table
-        self._placing = placing
-        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._layout_source = layout_source
+        self._heads: OrderedDict[str, ConversationHead] = OrderedDict()
         self._remember = remember
         self._months: set[str] = set()
         self._kinds: set[str] = set()
@@ -84,55 +84,55 @@ class Writing:
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write, where the guess is right whether the conversation is there; two where it is wrong."""
-        placements = await self._placing.current()
+        layouts = await self._layout_source.current()
         is_known = self._heads.pop(meta.id, None) is not None
         for replacing in (is_known, not is_known):
-            plan = None if replacing else plan_create(meta, placements, now=now)
+            plan = None if replacing else plan_create(meta, layouts, now=now)
             try:
                 if plan is None:
                     item = await self._table.write(replace_meta(meta))
                 else:
-                    await self._note_month(plan, placements)
+                    await self._note_month(plan, layouts)
                     await self._table.write(plan.actions[0])
                     item = dict(plan.actions[0].item)
-            except Conflict as conflict:
+            except WriteConflict as conflict:
                 if not conflict.is_condition or replacing is not is_known:
                     raise
             else:
-                self._keep(meta.id, Head.of(item))
+                self._keep(meta.id, ConversationHead.of(item))
                 return rows.conversation(item)
         raise AssertionError("the second write returns or raises")
 
     async def _save(self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, jobs: JobsToAdd) -> int:
-        placements = await self._placing.current()
+        layouts = await self._layout_source.current()
         known = await self._read(meta.id, messages, jobs=jobs)
-        plan = plan_save(meta, messages, known, placements, now=now, jobs=jobs)
+        plan = plan_save(meta, messages, known, layouts, now=now, jobs=jobs)
         if plan is None:
             return 0
-        await self._carry_out(meta.id, plan, placements)
+        await self._carry_out(meta.id, plan, layouts)
         return plan.added
 
     async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts, jobs: JobsToAdd) -> Settled:
         conversation_id = turn.conversation.id
-        placements = await self._placing.current()
+        layouts = await self._layout_source.current()
         kept = self._heads.get(conversation_id)
         if kept is not None:
-            known = Known(kept)  # all that is given is taken to be new: if not, the transaction says so
+            known = WriteContext(kept)  # all that is given is taken to be new: if not, the transaction says so
         else:
             known = await self._read(conversation_id, turn.messages, turn.key, attempts, jobs)
         if attempts.settled is not None:
             return Settled(attempts.settled, new=True, published=False)
-        plan = plan_settle(turn, known, placements, now=now, emitter=emitter, call=attempts.call, jobs=jobs)
-        if isinstance(plan, Repeat):
+        plan = plan_settle(turn, known, layouts, now=now, emitter=emitter, call=attempts.call, jobs=jobs)
+        if isinstance(plan, RepeatedTurn):
             return await self._settled_before(conversation_id, plan, known.head)
         assert plan.event is not None
         attempts.sent.append(plan.event)
-        await self._carry_out(conversation_id, plan, placements)
+        await self._carry_out(conversation_id, plan, layouts)
         return Settled(plan.event, new=True, published=False)
 
-    async def _carry_out(self, conversation_id: str, plan: Plan, placements: Placements) -> None:
+    async def _carry_out(self, conversation_id: str, plan: WritePlan, layouts: RecencyLayouts) -> None:
         self._heads.pop(conversation_id, None)
-        await self._note_month(plan, placements)
+        await self._note_month(plan, layouts)
         await self._table.transact(plan.actions)
         self._keep(conversation_id, plan.head)
 
@@ -143,7 +143,7 @@ class Writing:
         key: str | None = None,
         attempts: _Attempts | None = None,
         jobs: JobsToAdd | None = None,
-    ) -> Known:
+    ) -> WriteContext:
         """The head, and what is known of messages, key and jobs: one consistent read of some 65 small items.
 
         Where this call has sent a turn before and was not told that it was taken, that is found out, too.
@@ -165,15 +165,17 @@ class Writing:
         for turn, event in sent.items():
             if attempts is not None and found.get(turn, {}).get("call") == attempts.call:
                 attempts.settled = event
-        return Known(
-            head=Head.of(found[meta]) if meta in found else None,
+        return WriteContext(
+            head=ConversationHead.of(found[meta]) if meta in found else None,
             by_id={name: found[one] for name, one in by_id.items() if one in found},
             by_provider={name: found[one] for name, one in by_provider.items() if one in found},
             settled_under_key=rows.time_or_none(found[under_key]["turn"]) if under_key and under_key in found else None,
             jobs=[place for one, place in by_job.items() if one in found],
         )
 
-    async def _settled_before(self, conversation_id: str, repeat: Repeat, head: Head | None) -> Settled:
+    async def _settled_before(
+        self, conversation_id: str, repeat: RepeatedTurn, head: ConversationHead | None
+    ) -> Settled:
         property_id = None if head is None else head.property_id
         if repeat.occurred_at is not None:
             item = await self._table.get(keys.turn(conversation_id, repeat.occurred_at))
@@ -190,9 +192,9 @@ class Writing:
                 return item
         return None
 
-    async def _note_month(self, plan: Plan, placements: Placements) -> None:
+    async def _note_month(self, plan: WritePlan, layouts: RecencyLayouts) -> None:
         """A month is on record before its first row is: a reader of that layout misses none."""
-        if plan.row_at is None or not placements.monthly:
+        if plan.row_at is None or not layouts.monthly:
             return
         month = month_of(plan.row_at)
         if month not in self._months:
@@ -205,7 +207,7 @@ class Writing:
             await self._table.write(put(keys.job_kind(kind), {"kind": "job kind", "name": kind}))
             self._kinds.add(kind)
 
-    def _keep(self, conversation_id: str, head: Head) -> None:
+    def _keep(self, conversation_id: str, head: ConversationHead) -> None:
         self._heads[conversation_id] = head
         self._heads.move_to_end(conversation_id)
         while len(self._heads) > self._remember:

@@ -1,4 +1,4 @@
-"""Units of work that change what was stored: edits, amendments, work orders that are done."""
+"""Units of work that change what was stored: edits, patches, closed work orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Conversation, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
-from afterturn.store.port import Amendment
+from afterturn.store.port import ConversationPatch
 from afterturn.store.sqlite import full_text, rows
 from afterturn.store.sqlite.writer import find
 
@@ -46,21 +46,21 @@ def set_send_problem(
     )
 
 
-def amend(
-    connection: sqlite3.Connection, conversation_id: str, amendment: Amendment, revision: int | None, now: datetime
+def patch_conversation(
+    connection: sqlite3.Connection, conversation_id: str, patch: ConversationPatch, revision: int | None, now: datetime
 ) -> Conversation:
     row = connection.execute("SELECT revision FROM conversations WHERE id = ?", (conversation_id,)).fetchone()
     if row is None:
         raise NotFound(f"no conversation {conversation_id!r}")
     invariants.check_revision(conversation_id, row[0], revision)
     connection.execute(
-        "UPDATE conversations SET revision = revision + 1, amended_at = ? WHERE id = ?", (to_text(now), conversation_id)
+        "UPDATE conversations SET revision = revision + 1, patched_at = ? WHERE id = ?", (to_text(now), conversation_id)
     )
-    for name, value in amendment.changes.items():
+    for name, value in patch.changes.items():
         connection.execute(_CHANGES[name], {"id": conversation_id, "value": value, "closed": Status.CLOSED})
-    amended = find(connection, conversation_id)
-    assert amended is not None
-    return amended
+    patched = find(connection, conversation_id)
+    assert patched is not None
+    return patched
 
 
 def close_work_order(

@@ -12,12 +12,12 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, WorkOrder
 from afterturn.store import invariants
-from afterturn.store.port import ConsumerState, Registration, Window
+from afterturn.store.port import ConsumerState, ReactionWindow, Registration
 from afterturn.store.sqlite import rows
 from afterturn.store.sqlite.writer import find
 
 
-def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> Window | None:
+def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> ReactionWindow | None:
     conversation = find(connection, conversation_id)
     if conversation is None or conversation.settled_at is None:
         return None
@@ -37,7 +37,7 @@ def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) 
         "(SELECT settled_count FROM conversations WHERE id = messages.conversation_id) ORDER BY at, seq",
         (conversation_id, seen),
     )
-    return Window(
+    return ReactionWindow(
         conversation=conversation,
         messages=tuple(rows.message(row) for row in found),
         through=conversation.settled_at,

@@ -14,8 +14,8 @@ from afterturn.model import Conversation, ConversationMeta, Message, SendProblem
 from afterturn.sqlite.database import Database
 from afterturn.store import invariants
 from afterturn.store.port import (
-    Amendment,
     ConsumerState,
+    ConversationPatch,
     Failure,
     FailureKey,
     Job,
@@ -23,12 +23,12 @@ from afterturn.store.port import (
     Note,
     OrderKey,
     Range,
+    ReactionWindow,
     RecencyKey,
     Registration,
     Settled,
     Slice,
     WaitingJob,
-    Window,
 )
 from afterturn.store.sqlite import editor, keeping, rows, stamps, writer
 from afterturn.store.sqlite.ranges import conditions
@@ -67,7 +67,7 @@ class SqliteStore:
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         return await self._database.read(lambda c: writer.meta(c, conversation_id))
 
-    async def window(self, conversation_id: str, consumer: str) -> Window | None:
+    async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
         return await self._database.read(lambda c: stamps.window(c, conversation_id, consumer))
 
     async def stamp(
@@ -133,10 +133,10 @@ class SqliteStore:
     async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
         return await self._database.read(lambda c: keeping.waiting_jobs(c, kind, limit))
 
-    async def amend(
-        self, conversation_id: str, amendment: Amendment, *, revision: int | None, now: datetime
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
     ) -> Conversation:
-        return await self._database.write(lambda c: editor.amend(c, conversation_id, amendment, revision, now))
+        return await self._database.write(lambda c: editor.patch_conversation(c, conversation_id, patch, revision, now))
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
         await self._database.write(lambda c: editor.set_send_problem(c, conversation_id, message_id, problem))
@@ -235,18 +235,18 @@ class SqliteStore:
     async def registrations(self) -> Mapping[str, Registration]:
         return await self._database.read(stamps.registrations)
 
-    async def marked(self, name: str) -> datetime | None:
+    async def checkpoint(self, name: str) -> datetime | None:
         def unit(connection: sqlite3.Connection) -> datetime | None:
-            row = connection.execute("SELECT at FROM marks WHERE name = ?", (name,)).fetchone()
+            row = connection.execute("SELECT at FROM checkpoints WHERE name = ?", (name,)).fetchone()
             return None if row is None else from_text(row[0])
 
         return await self._database.read(unit)
 
-    async def mark(self, name: str, at: datetime) -> None:
+    async def save_checkpoint(self, name: str, at: datetime) -> None:
         await self._database.write(
             lambda c: (
                 c.execute(
-                    "INSERT INTO marks (name, at) VALUES (?,?) ON CONFLICT (name) DO UPDATE SET at=excluded.at",
+                    "INSERT INTO checkpoints (name, at) VALUES (?,?) ON CONFLICT (name) DO UPDATE SET at=excluded.at",
                     (name, to_text(at)),
                 ).rowcount
             )

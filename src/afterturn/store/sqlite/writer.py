@@ -103,7 +103,7 @@ def settle(
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
     preview = rows.preview_dump(invariants.newest_preview(before.preview_at, added))
-    marks = (
+    columns = (
         rows.text_or_none(newest),
         rows.text_or_none(last_message_at),
         occurred,
@@ -119,7 +119,7 @@ def settle(
             "settled_count, preview, id, channel, property_id, type, participants, contact_name, status, synthetic, "
             "gauntlet, created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
-                *marks,
+                *columns,
                 given.id,
                 *rows.meta_values(given),
                 to_text(created_at),
@@ -132,7 +132,7 @@ def settle(
             "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
             "message_count = ?, settled_count = ?, preview = ifnull(?, preview), recency = ifnull(?, created_at) "
             "WHERE id = ?",
-            (*marks, rows.text_or_none(last_message_at), given.id),
+            (*columns, rows.text_or_none(last_message_at), given.id),
         )
         channel, property_id = Channel(head.channel), _merge(connection, head, given)
         if head.closed_seq is not None:

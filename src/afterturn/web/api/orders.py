@@ -15,7 +15,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
 from afterturn.model import WorkOrder
-from afterturn.store.port import Keeper, OrderKey, Reader
+from afterturn.store.port import Keeper, OrderKey, StoreReader
 from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.roles import Scope
 
@@ -30,7 +30,7 @@ _PLACES = "list-place"
 _PLACE_KEPT = timedelta(hours=1)
 
 
-class OrderStore(Keeper, Reader, Protocol):
+class OrderStore(Keeper, StoreReader, Protocol):
     """What is asked of a store."""
 
 

@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 from afterturn.backbone import Backbone
 from afterturn.channels.people import remember_place
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
-from afterturn.inbox import InboxQuery, Page, Row
+from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.model import Message, SettledTurn, WorkOrder, check_id
-from afterturn.store.kept import Amendment
+from afterturn.store.kept import ConversationPatch
 from afterturn.store.port import RecencyKey
 from afterturn.web.api.orders import ScopedOrders
 from afterturn.web.roles import Scope
@@ -42,16 +42,16 @@ class ScopedStore:
     backbone: Backbone
     scope: Scope
 
-    async def page(self, query: InboxQuery, cursor: str | None) -> Page:
+    async def page(self, query: InboxQuery, cursor: str | None) -> InboxPage:
         """A page of the inbox. A cursor is bound to the properties that were asked for, so to its scope as well."""
         properties = self.scope.narrow(query.properties)
         if properties is None:
             if cursor is not None:
                 raise InvalidCursor(_NO_CURSOR)
-            return Page((), None, complete=True, scanned=0)
+            return InboxPage((), None, complete=True, scanned=0)
         return await self.backbone.inbox.page(query.model_copy(update={"properties": properties}), cursor)
 
-    async def row(self, conversation_id: str) -> Row:
+    async def row(self, conversation_id: str) -> InboxRow:
         """One conversation. Raises NotFound."""
         try:
             row = await self.backbone.inbox.row(check_id(conversation_id))
@@ -61,20 +61,22 @@ class ScopedStore:
             raise NotFound(_NO_CONVERSATION)
         return row
 
-    async def amend(self, conversation_id: str, amendment: Amendment, revision: int | None) -> Row:
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, revision: int | None
+    ) -> InboxRow:
         """Change what people decide. Raises NotFound, Conflict, and InvalidRecord for a property outside the scope."""
         known = (await self.row(conversation_id)).conversation
-        if "property_id" in amendment.changes and not self.scope.holds(amendment.property_id):
+        if "property_id" in patch.changes and not self.scope.holds(patch.property_id):
             raise InvalidRecord("propertyId", "is none of the caller's properties; give one of them")
         # Where any revision will do, it is the one whose property was looked at.
         based_on = known.revision if revision is None else revision
         now = self.backbone.clock()
-        await self.backbone.store.amend(conversation_id, amendment, revision=based_on, now=now)
-        if "property_id" in amendment.changes:
+        await self.backbone.store.patch_conversation(conversation_id, patch, revision=based_on, now=now)
+        if "property_id" in patch.changes:
             await remember_place(
                 self.backbone.store,
                 conversation_id,
-                amendment.property_id,
+                patch.property_id,
                 taken_from=known.property_id,
                 scope=self.scope.places,
             )

@@ -18,9 +18,9 @@ from afterturn.channels.ingest import ABOUT
 from afterturn.channels.names import names_of
 from afterturn.channels.people import has_opted_out
 from afterturn.errors import Conflict, InvalidRecord
-from afterturn.inbox import Row
+from afterturn.inbox import InboxRow
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
-from afterturn.store.kept import Amendment
+from afterturn.store.kept import ConversationPatch
 from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, OpenBackbone, Operator, StoreOfCaller
 from afterturn.web.api.scoped_store import ScopedStore
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _DONE = {
     "reply": "Your reply is saved, and goes out where the channel is set up.",
     "again": "This reply was saved before; nothing changed.",
-    "amended": "Changed.",
+    "updated": "Changed.",
     "closed": "The work order is closed.",
 }
 
@@ -140,8 +140,8 @@ async def reply(
     return redirect(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
 
 
-@router.post("/{conversation_id}/amend")
-async def amend(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
+@router.post("/{conversation_id}/update")
+async def patch_conversation(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close or open it, put it under another property, take it or give it back: what the form names.
 
     The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
@@ -153,12 +153,12 @@ async def amend(reach: StoreOfCaller, conversation_id: ConversationId, form: For
     if not _NUMBER.match(revision):
         raise InvalidRecord("revision", "The form is not one of this page. Reload it and try again.")
     try:
-        await reach.amend(conversation_id, parse(Amendment, asked), int(revision))
+        await reach.patch_conversation(conversation_id, parse(ConversationPatch, asked), int(revision))
     except Conflict:
         raise HttpError(
             409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again."
         ) from None
-    return redirect(conversation_path(conversation_id), ("done", "amended"))
+    return redirect(conversation_path(conversation_id), ("done", "updated"))
 
 
 @router.post("/{conversation_id}/close-order")
@@ -178,7 +178,7 @@ async def _noted(
     return await sending_of(keeper, conversation_id, going), await noted_of(keeper, ABOUT, conversation_id, coming)
 
 
-async def _is_stopped(reach: ScopedStore, row: Row) -> bool:
+async def _is_stopped(reach: ScopedStore, row: InboxRow) -> bool:
     """Whether they wrote STOP, which is a word of texts alone."""
     one = row.conversation
     return one.channel is Channel.SMS and await has_opted_out(reach.backbone.store, one.id, one.participants)
@@ -189,7 +189,7 @@ def _may_change(message: Message, now: datetime) -> bool:
     return message.direction is Direction.OUTBOUND and now - message.at < _WATCHED_FOR
 
 
-def _known(row: Row, sent: Sequence[JsonValue]) -> str:
+def _known(row: InboxRow, sent: Sequence[JsonValue]) -> str:
     """What tells one look at a conversation from a later one, without a word of it."""
     conversation = row.conversation
     looked = [

@@ -13,7 +13,7 @@ from afterturn.backbone import Backbone
 from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.ingest import ANSWER, FINISH_CALL
 from afterturn.errors import EngineUnavailable, StreamUnavailable
-from afterturn.inbox import InboxQuery, Row
+from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.reactions.state import ReactionState
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ async def or_none(asked: Awaitable[T]) -> T | None:
         return None
 
 
-def consumer_sample(name: str, rows: Sequence[Row], failed: int, now: datetime) -> ConsumerSample:
+def consumer_sample(name: str, rows: Sequence[InboxRow], failed: int, now: datetime) -> ConsumerSample:
     """How far a consumer is with these rows; one in shadow has stamps, and no states."""
     owed = [row.conversation for row in rows if row.states.get(name) is ReactionState.OWED]
     since = [one.recorded_at for one in owed if one.recorded_at is not None]

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from afterturn.channels.delivery_status import Delivered, delivered
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
-from afterturn.inbox import Row
+from afterturn.inbox import InboxRow
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
 from afterturn.reactions.state import ReactionState
 
@@ -106,7 +106,7 @@ class StampView:
 
 
 def items(
-    row: Row,
+    row: InboxRow,
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     first: int,
@@ -187,7 +187,7 @@ def unanswered(noted: JsonValue) -> str | None:
     return next((why for one, why in _UNANSWERED.items() if one.value == hush), None)
 
 
-def turn_view(row: Row, turn: SettledTurn) -> TurnView:
+def turn_view(row: InboxRow, turn: SettledTurn) -> TurnView:
     reactions = tuple(
         (name, _state_at(row.conversation.reactions.get(name), state, turn.occurred_at))
         for name, state in row.states.items()
@@ -195,7 +195,7 @@ def turn_view(row: Row, turn: SettledTurn) -> TurnView:
     return TurnView(turn.occurred_at, turn.emitter, turn.flush_mode == "immediate", reactions)
 
 
-def stamp_view(row: Row, consumer: str) -> StampView:
+def stamp_view(row: InboxRow, consumer: str) -> StampView:
     stamp = row.conversation.reactions.get(consumer) or StoredStamp()
     data = row.stamp(consumer)
     return StampView(
