@@ -60,7 +60,7 @@ _ROOMS = {
     "App": "app",
     "Backbone": "backbone",
     "InboxQuery": "inbox",
-    "Page": "inbox",
+    "InboxPage": "inbox",
     "ReactionContext": "reactions.window",
     "Settings": "config",
     "TurnSettled": "event",
