@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.contract.samples import T0, at
 
-from afterturn.inbox import InboxQuery, Page, Window
+from afterturn.inbox import InboxPage, InboxQuery, TimeWindow
 from afterturn.inbox.filters import row_filter
 from afterturn.inbox.inbox import read_size
 from afterturn.inbox.page import row_of
@@ -44,11 +44,11 @@ def test_reads_follow_the_share_that_passed(missing: int, scanned: int, passed: 
 
 
 def test_windows_are_counted_back_from_now() -> None:
-    assert InboxQuery(window=Window.WEEK).bounds(T0) == (T0 - timedelta(days=7), None)
-    assert InboxQuery(window=Window.ALL).bounds(T0) == (None, None)
+    assert InboxQuery(window=TimeWindow.WEEK).bounds(T0) == (T0 - timedelta(days=7), None)
+    assert InboxQuery(window=TimeWindow.ALL).bounds(T0) == (None, None)
     assert InboxQuery().bounds(T0) == (None, None)
     assert InboxQuery(since=at(-1), until=T0).bounds(at(99)) == (at(-1), T0)
-    assert InboxQuery(window=Window.DAY, until=T0).bounds(T0) == (T0 - timedelta(hours=24), T0)
+    assert InboxQuery(window=TimeWindow.DAY, until=T0).bounds(T0) == (T0 - timedelta(hours=24), T0)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_stamps_of_shadows_and_retired_consumers_are_not_asked(state: Consum
 
 def test_a_page_is_json() -> None:
     row = row_of(conversation(topics=StoredStamp(through=T0, data={"n": 1})), {"topics": registration("topics")})
-    page = Page((row,), None, complete=True, scanned=1).to_json()
+    page = InboxPage((row,), None, complete=True, scanned=1).to_json()
     assert (page["nextCursor"], page["complete"], page["scanned"]) == (None, True, 1)
     assert page["rows"][0]["reactions"] == {
         "topics": {"state": "fresh", "through": "2026-03-01T12:00:00.000000Z", "data": {"n": 1}}

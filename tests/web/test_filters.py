@@ -11,7 +11,7 @@ from tests.docs.reference import commands
 from afterturn.cli.app import app
 from afterturn.inbox import InboxQuery
 from afterturn.inbox.filters import FILTERS, Control
-from afterturn.inbox.page import Page
+from afterturn.inbox.page import InboxPage
 from afterturn.web.api.conversations import router
 from afterturn.web.pages.inbox_view import inbox_view
 
@@ -35,7 +35,7 @@ def test_each_filter_is_an_option_of_the_command_with_the_same_help() -> None:
 def test_the_page_has_a_control_for_each_filter_of_its_form() -> None:
     view = inbox_view(
         InboxQuery(),
-        Page((), None, complete=True, scanned=0),
+        InboxPage((), None, complete=True, scanned=0),
         consumers=["topics"],
         paged=False,
         searches=True,

@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from afterturn.cli.output import WIDEST, cell, console, padded
-from afterturn.inbox import Row
+from afterturn.inbox import InboxRow
 from afterturn.inbox.presentation import age, alerts_of, consumers_in, grade_of, topics_of
 from afterturn.model import UNASSIGNED
 from afterturn.reactions.state import ReactionState
@@ -18,7 +18,7 @@ _INDENT = "      "
 _GRADE_STYLES = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
 
 
-def print_cards(rows: Sequence[Row], now: datetime) -> None:
+def print_cards(rows: Sequence[InboxRow], now: datetime) -> None:
     """Time ago, channel, property, id, grade, alert and repairs; then the last words and the topics."""
     screen = console()
     width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST) if screen.is_terminal else WIDEST
@@ -27,7 +27,7 @@ def print_cards(rows: Sequence[Row], now: datetime) -> None:
         screen.print(_second_line(row, width), soft_wrap=True)
 
 
-def _first_line(row: Row, now: datetime) -> Text:
+def _first_line(row: InboxRow, now: datetime) -> Text:
     conversation = row.conversation
     line = Text()
     line.append(f"{age(now - conversation.recency):>4}  ", "cyan")
@@ -46,7 +46,7 @@ def _first_line(row: Row, now: datetime) -> Text:
     return line
 
 
-def _second_line(row: Row, width: int) -> Text:
+def _second_line(row: InboxRow, width: int) -> Text:
     topics = ", ".join(topics_of(row))
     right = Text(f"  [{topics}]" if topics else "", "magenta")
     right.truncate(width // 2, overflow="ellipsis")

@@ -28,7 +28,7 @@ from afterturn.cli.run import drained, is_clean
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
 from afterturn.importers.records import ImportedConversation
-from afterturn.inbox import InboxQuery, Row
+from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.inbox.presentation import age, count, one_line
 from afterturn.ledger.ledger import Audit
 from afterturn.model import Message, Urgency, WorkOrder
@@ -120,13 +120,13 @@ def _print_head(title: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _RedAlert:
-    row: Row
+    row: InboxRow
     kind: str
     message: Message
     history: bool
 
 
-async def _alerts(backbone: Backbone, rows: Sequence[Row]) -> list[_RedAlert]:
+async def _alerts(backbone: Backbone, rows: Sequence[InboxRow]) -> list[_RedAlert]:
     """The emergencies that the maintenance consumer stamped, with the message that raised each; newest first."""
     longest = backbone.settings.effects_max_age
     found = []
@@ -193,7 +193,7 @@ def _print_audit(audit: Audit, left: Backlog, consumers: Sequence[str]) -> None:
         )
 
 
-def _print_further(settings: Settings, rows: Sequence[Row]) -> None:
+def _print_further(settings: Settings, rows: Sequence[InboxRow]) -> None:
     _print_head("Look further")
     print(f"  {export_of(settings)}")
     command = _command()

@@ -14,7 +14,7 @@ from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, sett
 from afterturn.cli.output import console, note, table, timestamp, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.inbox import InboxQuery, Page, Row
+from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.filters import BY_FIELD
 from afterturn.inbox.presentation import alerts_of, consumers_in, grade_of, topics_of
 from afterturn.model import Direction, WorkOrder, parse
@@ -57,7 +57,7 @@ async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | N
     _say_what_follows(page)
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[InboxRow]) -> None:
     columns = ("LAST", "CHANNEL", "PROPERTY", "CONVERSATION", "TYPE", "STATUS", "GRADE", "TOPICS", "ALERTS", "OWED")
     lines = []
     for row in rows:
@@ -81,7 +81,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
     table((*columns, "FAILED", "LAST WORDS"), lines)
 
 
-def _say_what_follows(page: Page) -> None:
+def _say_what_follows(page: InboxPage) -> None:
     if not page.rows and page.complete:
         note("No conversations.")
     if not page.complete and page.next_cursor is not None:

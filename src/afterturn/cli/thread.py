@@ -12,7 +12,7 @@ from rich.text import Text
 from afterturn.channels.delivery_status import Delivered, delivered
 from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
-from afterturn.inbox import Row
+from afterturn.inbox import InboxRow
 from afterturn.inbox.presentation import one_line
 from afterturn.model import Message, SettledTurn, WorkOrder
 
@@ -22,7 +22,7 @@ _STAMP = 120
 
 
 def thread_json(
-    row: Row, messages: Sequence[Message], turns: Sequence[SettledTurn], orders: Sequence[WorkOrder]
+    row: InboxRow, messages: Sequence[Message], turns: Sequence[SettledTurn], orders: Sequence[WorkOrder]
 ) -> dict[str, Any]:
     """An own JSON Lines document, with the states of the reactions and the work orders beside it."""
     line = document(row.conversation, messages, turn_ends(messages, turns))
@@ -45,7 +45,7 @@ def turn_ends(messages: Sequence[Message], turns: Sequence[SettledTurn]) -> list
 
 
 def print_thread(
-    row: Row,
+    row: InboxRow,
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     orders: Sequence[WorkOrder],
@@ -86,7 +86,7 @@ def print_thread(
         )
 
 
-def _print_reactions(row: Row) -> None:
+def _print_reactions(row: InboxRow) -> None:
     lines = [
         (
             name,

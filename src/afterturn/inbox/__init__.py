@@ -1,8 +1,8 @@
 """What operators see: newest first, exact filters, pages by cursor. It never writes."""
 
-from afterturn.inbox.filters import Window
+from afterturn.inbox.filters import TimeWindow
 from afterturn.inbox.inbox import Inbox
-from afterturn.inbox.page import Page, Row
+from afterturn.inbox.page import InboxPage, InboxRow
 from afterturn.inbox.query import InboxQuery
 
-__all__ = ["Inbox", "InboxQuery", "Page", "Row", "Window"]
+__all__ = ["Inbox", "InboxPage", "InboxQuery", "InboxRow", "TimeWindow"]

@@ -17,14 +17,14 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from afterturn.clock import parse_time_or_date
-from afterturn.inbox.page import Row
+from afterturn.inbox.page import InboxRow
 from afterturn.inbox.presentation import CHANNEL_LABELS, consumers_in, grade_of, topics_of
 from afterturn.model import UNASSIGNED, Channel, Id, Label, Record, Status, Time
 from afterturn.reactions.state import ReactionState
 from afterturn.store.tokenizer import MAX_WORDS_CHARS
 
 
-class Window(StrEnum):
+class TimeWindow(StrEnum):
     """How far back the inbox looks from now."""
 
     DAY = "24h"
@@ -40,15 +40,15 @@ class Window(StrEnum):
 
     @property
     def label(self) -> str:
-        return "All time" if self is Window.ALL else self.value
+        return "All time" if self is TimeWindow.ALL else self.value
 
 
-_LENGTHS: dict[Window, timedelta | None] = {
-    Window.DAY: timedelta(hours=24),
-    Window.WEEK: timedelta(days=7),
-    Window.MONTH: timedelta(days=30),
-    Window.QUARTER: timedelta(days=90),
-    Window.ALL: None,
+_LENGTHS: dict[TimeWindow, timedelta | None] = {
+    TimeWindow.DAY: timedelta(hours=24),
+    TimeWindow.WEEK: timedelta(days=7),
+    TimeWindow.MONTH: timedelta(days=30),
+    TimeWindow.QUARTER: timedelta(days=90),
+    TimeWindow.ALL: None,
 }
 
 _NOT_IN_WORDS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -87,7 +87,7 @@ class Control(StrEnum):
     NONE = "none"
 
 
-Values = Callable[[Row], Iterable[str]]
+Values = Callable[[InboxRow], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Filter:
     values: Values | None = None
     choices: tuple[str, ...] = ()
     by_consumer: bool = False
-    hides: Callable[[Row], bool] | None = None
+    hides: Callable[[InboxRow], bool] | None = None
     chip: str = "{}"
     labels: dict[str, str] = field(default_factory=dict, hash=False)
 
@@ -133,7 +133,7 @@ class Filter:
 
 
 def _in_state(state: ReactionState) -> Values:
-    def values(row: Row) -> Iterable[str]:
+    def values(row: InboxRow) -> Iterable[str]:
         names = consumers_in(row, state)
         return (*names, ANY) if names else ()
 
@@ -143,7 +143,7 @@ def _in_state(state: ReactionState) -> Values:
 _CHANNELS = {channel.value: label for channel, label in CHANNEL_LABELS.items()}
 
 
-def _is_synthetic(row: Row) -> bool:
+def _is_synthetic(row: InboxRow) -> bool:
     return row.conversation.synthetic or row.conversation.gauntlet
 
 
@@ -151,7 +151,7 @@ class Filters(Record):
     """What can be asked of the inbox. A filter that is left out selects everything."""
 
     window: Annotated[
-        Window | None,
+        TimeWindow | None,
         Filter(
             "window",
             "Time window, counted back from now. Not together with since.",
@@ -358,7 +358,7 @@ BY_NAME = {one.filter.name: one for one in FILTERS}
 BY_FIELD = {one.field: one for one in FILTERS}
 
 
-def row_filter(query: Filters) -> Callable[[Row], bool]:
+def row_filter(query: Filters) -> Callable[[InboxRow], bool]:
     """The test that a row has to pass."""
     hidden = [one.filter.hides for one in FILTERS if one.filter.hides and not one.values(query)]
     wanted = [
@@ -367,7 +367,7 @@ def row_filter(query: Filters) -> Callable[[Row], bool]:
         if one.filter.values is not None and (values := one.values(query))
     ]
 
-    def passes(row: Row) -> bool:
+    def passes(row: InboxRow) -> bool:
         return not any(hides(row) for hides in hidden) and all(
             not chosen.isdisjoint(values(row)) for values, chosen in wanted
         )

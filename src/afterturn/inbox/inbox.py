@@ -11,12 +11,12 @@ from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery
 from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.inbox.filters import consumers_named, row_filter
-from afterturn.inbox.page import Page, Row, row_of
+from afterturn.inbox.page import InboxPage, InboxRow, row_of
 from afterturn.inbox.query import InboxQuery, property_ids
 from afterturn.inbox.search import Recency, look_for
 from afterturn.model import Conversation
 from afterturn.store.pagination import key_of
-from afterturn.store.port import Range, Reader, RecencyKey, Registration
+from afterturn.store.port import Range, RecencyKey, Registration, StoreReader
 from afterturn.store.search import Searcher
 
 _LARGEST_READ = 1_000
@@ -32,7 +32,7 @@ class Inbox:
 
     def __init__(
         self,
-        store: Reader,
+        store: StoreReader,
         clock: Clock,
         *,
         searcher: Searcher | None = None,
@@ -44,7 +44,7 @@ class Inbox:
         self._kept = registrations_kept
         self._known: tuple[datetime, Mapping[str, Registration]] | None = None
 
-    async def page(self, query: InboxQuery, cursor: str | None = None) -> Page:
+    async def page(self, query: InboxQuery, cursor: str | None = None) -> InboxPage:
         """One page. The same query with the page's ``next_cursor`` goes on below the last row that was returned.
 
         Raises InvalidCursor, and InvalidQuery for a consumer that is not registered, and for words where the store does
@@ -62,11 +62,11 @@ class Inbox:
             since = start.since
         words = await look_for(query.words, self._searcher, budget=query.budget) if query.words else None
         if query.words and words is None:
-            return Page((), None, complete=True, scanned=0)
+            return InboxPage((), None, complete=True, scanned=0)
         store = self._store if words is None else words.reader(self._store)
         reader = _Merged(store, _ranges(query, since, until), start.after if start else None)
         passes = row_filter(query)
-        rows: list[Row] = []
+        rows: list[InboxRow] = []
         scanned = 0
         last: Conversation | None = None
         unseen = 0
@@ -88,14 +88,14 @@ class Inbox:
                 if found is not None and (words is None or found.hit is not None):
                     rows.append(found)
             if len(batch) < wanted and not unseen:
-                return Page(tuple(rows), None, complete=True, scanned=scanned)
+                return InboxPage(tuple(rows), None, complete=True, scanned=scanned)
         # The place is that of the last row looked at: rows between it and the last one returned did not match.
         assert last is not None
         more = unseen > 0 or len(rows) < query.limit or bool(await reader.read(1))
         next_cursor = encode(Cursor(key_of(last), since), fingerprint) if more else None
-        return Page(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
+        return InboxPage(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
 
-    async def row(self, conversation_id: str) -> Row | None:
+    async def row(self, conversation_id: str) -> InboxRow | None:
         """One conversation as the inbox would show it."""
         conversation = await self._store.conversation(conversation_id)
         return None if conversation is None else row_of(conversation, await self.registrations())

@@ -16,7 +16,7 @@ from afterturn.store.port import ConsumerState, Registration
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InboxRow:
     """A conversation with the state of each live consumer's reaction. ``hit``: where words were asked for."""
 
     conversation: Conversation
@@ -63,14 +63,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class InboxPage:
     """Rows, newest first. ``next_cursor`` is None at the end.
 
     ``complete`` is false where the read budget was spent before the page was full: there may be more, ask on with the
     cursor. ``scanned``: index rows read.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[InboxRow, ...]
     next_cursor: str | None
     complete: bool
     scanned: int
@@ -84,7 +84,7 @@ class Page:
         }
 
 
-def row_of(conversation: Conversation, registrations: Mapping[str, Registration]) -> Row:
+def row_of(conversation: Conversation, registrations: Mapping[str, Registration]) -> InboxRow:
     """The row of a conversation; consumers in shadow are not shown."""
     live = {name: one for name, one in registrations.items() if one.state is ConsumerState.LIVE}
-    return Row(conversation, reaction_states(conversation, live))
+    return InboxRow(conversation, reaction_states(conversation, live))

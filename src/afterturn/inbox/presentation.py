@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from afterturn.inbox.page import Row
+from afterturn.inbox.page import InboxRow
 from afterturn.model import Channel
 from afterturn.reactions.state import ReactionState
 
@@ -48,24 +48,24 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
-def topics_of(row: Row) -> tuple[str, ...]:
+def topics_of(row: InboxRow) -> tuple[str, ...]:
     """The topics that the topics consumer stamped."""
     topics = row.stamp("topics").get("topics")
     return tuple(str(topic) for topic in topics) if isinstance(topics, list) else ()
 
 
-def grade_of(row: Row) -> str | None:
+def grade_of(row: InboxRow) -> str | None:
     """The grade that the grade consumer stamped."""
     grade = row.stamp("grade").get("grade")
     return grade if isinstance(grade, str) else None
 
 
-def alerts_of(row: Row) -> tuple[str, ...]:
+def alerts_of(row: InboxRow) -> tuple[str, ...]:
     """The kinds of emergencies that the maintenance consumer stamped."""
     alerts = row.stamp("maintenance").get("alerts")
     return tuple(str(kind) for kind in alerts) if isinstance(alerts, list) else ()
 
 
-def consumers_in(row: Row, state: ReactionState) -> tuple[str, ...]:
+def consumers_in(row: InboxRow, state: ReactionState) -> tuple[str, ...]:
     """The consumers whose reaction is in a state."""
     return tuple(name for name, current in row.states.items() if current is state)

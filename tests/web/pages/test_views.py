@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from afterturn import Channel
 from afterturn.clock import EPOCH
 from afterturn.errors import InvalidInput
-from afterturn.inbox import InboxQuery, Window
+from afterturn.inbox import InboxQuery, TimeWindow
 from afterturn.inbox.presentation import age
 from afterturn.model import Status
 from afterturn.store.kept import MAX_VALUE_BYTES
@@ -32,7 +32,7 @@ LABELS = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,9}", fullmatch=True)
 @given(
     st.builds(
         InboxQuery,
-        window=st.sampled_from([None, *(one for one in Window if one is not Window.ALL)]),
+        window=st.sampled_from([None, *(one for one in TimeWindow if one is not TimeWindow.ALL)]),
         properties=st.lists(IDS, unique=True, max_size=3),
         channels=st.lists(st.sampled_from(Channel), unique=True),
         topics=st.lists(LABELS, unique=True, max_size=3),

@@ -10,11 +10,11 @@ from pydantic import Field, create_model, model_validator
 
 from afterturn.channels.people import reply_jobs
 from afterturn.clock import to_text
-from afterturn.inbox import InboxQuery, Row
+from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.inbox.filters import FILTERS
 from afterturn.inbox.query import MAX_LIMIT
 from afterturn.model import Direction, Message, Record, Role, StoredStamp, Text, Turn
-from afterturn.store.kept import Amendment
+from afterturn.store.kept import ConversationPatch
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
@@ -99,26 +99,26 @@ async def list_conversations(
     },
 )
 async def show_conversation(reach: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
-    """One conversation, as the inbox shows it. Its ETag changes with what people amend, not with its turns."""
+    """One conversation, as the inbox shows it. Its ETag changes with what people change, not with its turns."""
     return _row(await reach.row(conversation_id))
 
 
 @router.patch(
     "/{conversation_id}",
     responses={
-        **tagged(documented(shapes.ConversationShape, "Amended.", shapes.ROW)),
+        **tagged(documented(shapes.ConversationShape, "Changed.", shapes.ROW)),
         **documented_errors(404, 412, 428, *WITH_BODY),
     },
 )
-async def amend(
-    reach: StoreOfCaller, conversation_id: ConversationId, given: Amendment, if_match: IfMatch = None
+async def patch_conversation(
+    reach: StoreOfCaller, conversation_id: ConversationId, given: ConversationPatch, if_match: IfMatch = None
 ) -> JSONResponse:
     """Close or open it, attribute it to another property (null: to none), or give it to a person (null: to nobody).
 
     What is left out stays. Turns do not undo it; a closed conversation opens again when its customer writes.
     """
     revision = read_etag(if_match)
-    return _row(await reach.amend(conversation_id, given, revision))
+    return _row(await reach.patch_conversation(conversation_id, given, revision))
 
 
 @router.get(
@@ -225,10 +225,10 @@ async def reply(
     return json_response(body, 201 if receipt.new else 200)
 
 
-def _row(row: Row) -> JSONResponse:
+def _row(row: InboxRow) -> JSONResponse:
     return json_response(row.to_json(), headers={"etag": etag(row.conversation.revision)})
 
 
-def _stamp(row: Row, consumer: str) -> dict[str, Any]:
+def _stamp(row: InboxRow, consumer: str) -> dict[str, Any]:
     stamp = row.conversation.reactions.get(consumer) or StoredStamp()
     return {"consumer": consumer, "state": row.states[consumer].value, **stamp.to_json()}

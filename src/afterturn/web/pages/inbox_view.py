@@ -8,7 +8,7 @@ from datetime import datetime
 
 from afterturn.channels.delivery_status import problem_text
 from afterturn.clock import to_text
-from afterturn.inbox import InboxQuery, Page, Row, Window
+from afterturn.inbox import InboxPage, InboxQuery, InboxRow, TimeWindow
 from afterturn.inbox.filters import ANY, BY_NAME, FILTERS, Control, FilterField
 from afterturn.inbox.presentation import CHANNEL_LABELS, alerts_of, grade_of, topics_of
 from afterturn.inbox.search import Piece
@@ -112,11 +112,11 @@ class InboxView:
         return self.filters > 0
 
 
-def reactions_of(row: Row) -> tuple[ReactionView, ...]:
+def reactions_of(row: InboxRow) -> tuple[ReactionView, ...]:
     return tuple(ReactionView(name, state.value) for name, state in row.states.items())
 
 
-def row_view(row: Row) -> RowView:
+def row_view(row: InboxRow) -> RowView:
     conversation = row.conversation
     people = conversation.participants
     address = people[0] if people else conversation.id
@@ -148,7 +148,7 @@ def row_view(row: Row) -> RowView:
 
 def inbox_view(
     query: InboxQuery,
-    page: Page,
+    page: InboxPage,
     *,
     consumers: Sequence[str],
     properties: Iterable[str] = (),
@@ -175,7 +175,7 @@ def inbox_view(
         scanned=page.scanned,
         live=None if paged else address("/live", (*pairs, *_after(page, now))),
         here=here,
-        window=(query.window or Window.ALL).value,
+        window=(query.window or TimeWindow.ALL).value,
         participant=query.participant or "",
         words=query.words or "",
         somebody=address("/", (("participant", query.words),)) if query.words else None,
@@ -184,12 +184,12 @@ def inbox_view(
     )
 
 
-def arrived(rows: Iterable[Row], after: RecencyKey) -> int:
+def arrived(rows: Iterable[InboxRow], after: RecencyKey) -> int:
     """How many rows stand above what a person has on the screen."""
     return sum(key_of(row.conversation) > after for row in rows)
 
 
-def _after(page: Page, now: datetime) -> Pairs:
+def _after(page: InboxPage, now: datetime) -> Pairs:
     if not page.rows:
         return (("after", to_text(now)),)
     top = key_of(page.rows[0].conversation)
@@ -197,14 +197,14 @@ def _after(page: Page, now: datetime) -> Pairs:
 
 
 def _windows(query: InboxQuery, pairs: Pairs) -> tuple[Link, ...]:
-    chosen = query.window or Window.ALL
+    chosen = query.window or TimeWindow.ALL
     return tuple(
         Link(
             one.label,
-            address("/", replaced(pairs, "window", None if one is Window.ALL else one.value)),
+            address("/", replaced(pairs, "window", None if one is TimeWindow.ALL else one.value)),
             one is chosen,
         )
-        for one in Window
+        for one in TimeWindow
     )
 
 
@@ -227,7 +227,11 @@ _IN_FORM = (Control.CHECKBOXES, Control.CHECKBOXES_AND_TEXT, Control.TEXT, Contr
 
 
 def _group(
-    declared: FilterField, query: InboxQuery, page: Page, consumers: Sequence[str], known: Mapping[str, Iterable[str]]
+    declared: FilterField,
+    query: InboxQuery,
+    page: InboxPage,
+    consumers: Sequence[str],
+    known: Mapping[str, Iterable[str]],
 ) -> FilterGroup:
     about = declared.filter
     chosen = tuple("1" if value is True else str(value) for value in declared.values(query))

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery, NotFound
-from afterturn.inbox import Window
+from afterturn.inbox import TimeWindow
 from afterturn.inbox.presentation import count
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
@@ -86,7 +86,7 @@ async def show_operations(
         owing=len(owing),
         checked=audit.checked,
         window=window,
-        windows=_links(Window, window, plots=past.span.value),
+        windows=_links(TimeWindow, window, plots=past.span.value),
         running=request.app.state.replays.running,
         said=_said(done, n) or _said_of(done, name, registered),
     )
@@ -163,9 +163,9 @@ def _said_of(done: str, name: str, registered: Mapping[str, Registration]) -> st
     return words.format(name) if name in registered and registered[name].state is state else None
 
 
-def _window(text: str) -> Window:
+def _window(text: str) -> TimeWindow:
     try:
-        return Window(text)
+        return TimeWindow(text)
     except ValueError:
         raise InvalidQuery("The ledger can be read over 24h, 7d, 30d, 90d or all.") from None
 
@@ -179,12 +179,12 @@ def _past(request: Request, now: datetime, plots: str) -> PlotRange:
     return PlotRange(span, now, history.over(span, now))
 
 
-def _links(choices: type[Window] | type[Span], chosen: Window | Span, **kept: str) -> tuple[Link, ...]:
+def _links(choices: type[TimeWindow] | type[Span], chosen: TimeWindow | Span, **kept: str) -> tuple[Link, ...]:
     """A link to the page with each choice; the other one stays as it is."""
-    name = "owed" if choices is Window else "plots"
+    name = "owed" if choices is TimeWindow else "plots"
     return tuple(
         Link(
-            one.told if isinstance(one, Span) else "all time" if one is Window.ALL else one.value,
+            one.told if isinstance(one, Span) else "all time" if one is TimeWindow.ALL else one.value,
             address(PATH, [*kept.items(), (name, one.value)]),
             one is chosen,
         )
@@ -192,5 +192,5 @@ def _links(choices: type[Window] | type[Span], chosen: Window | Span, **kept: st
     )
 
 
-def _selection(backbone: Backbone, window: Window) -> Selection:
+def _selection(backbone: Backbone, window: TimeWindow) -> Selection:
     return Selection(since=None if window.length is None else backbone.clock() - window.length)

@@ -11,7 +11,7 @@ from afterturn.channels.email.addresses import spelt
 from afterturn.clock import to_text
 from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.ids import normalise
-from afterturn.inbox import InboxQuery, Window
+from afterturn.inbox import InboxQuery, TimeWindow
 from afterturn.inbox.filters import BY_FIELD, BY_NAME, FILTERS
 from afterturn.model import parse
 
@@ -50,7 +50,7 @@ def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQ
 def pairs_of(query: InboxQuery) -> Pairs:
     """The address of a query; the order in which it was asked for makes no difference."""
     return tuple(
-        (one.filter.name, _text(value)) for one in FILTERS for value in one.values(query) if value is not Window.ALL
+        (one.filter.name, _text(value)) for one in FILTERS for value in one.values(query) if value is not TimeWindow.ALL
     )
 
 
