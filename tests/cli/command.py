@@ -37,19 +37,36 @@ class Done:
         return json.loads(self.out)
 
 
-def run(*arguments: object, stdin: bytes = b"", timeout: float = 60, **options: Any) -> Done:
+def run(*arguments: object, stdin: bytes = b"", **options: Any) -> Done:
     """The real command, to its end. ``options`` are those of ``subprocess.Popen``."""
     with start(*arguments, stdin=subprocess.PIPE, **options) as process:
-        out, err = process.communicate(stdin, timeout=timeout)
+        out, err = process.communicate(stdin)
     return Done(process.returncode, out.decode(), err.decode())
+
+
+class Process(subprocess.Popen[bytes]):
+    """A process that is killed if the test fails before it ends. The time limit of the test is its only limit."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *rest)
+
+    def read_until(self, text: bytes) -> None:
+        """Read stderr up to and including the line that holds a text."""
+        assert self.stderr is not None
+        for line in self.stderr:
+            if text in line:
+                return
+        raise AssertionError(f"ended without writing {text!r}")
 
 
 def start(
     *arguments: object, stdin: int = subprocess.DEVNULL, env: Mapping[str, str] | None = None, **options: Any
-) -> subprocess.Popen[bytes]:
-    """The real command, under way."""
+) -> Process:
+    """The real command, running."""
     words = [argument if isinstance(argument, bytes) else str(argument) for argument in arguments]
-    process: subprocess.Popen[bytes] = subprocess.Popen(
+    return Process(
         [sys.executable, "-m", "afterturn", *words],
         stdin=stdin,
         stdout=options.pop("stdout", subprocess.PIPE),
@@ -57,7 +74,6 @@ def start(
         env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
         **options,
     )
-    return process
 
 
 def call(*arguments: object, stdin: str | bytes = "") -> Done:
@@ -72,8 +88,8 @@ def interrupt(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGINT)
 
 
-def wait_for(condition: Callable[[], bool], timeout: float = 30) -> None:
-    """Until something holds that another process brings about."""
+def wait_for(condition: Callable[[], bool], timeout: float = 240) -> None:
+    """Wait until another process has made a condition true."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

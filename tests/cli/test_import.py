@@ -183,7 +183,7 @@ def test_ctrl_c_stops_between_turns_and_running_it_again_goes_on(db: Path, tmp_p
     with start("import", path) as process:
         wait_for(lambda: len(query(db, "SELECT id FROM conversations LIMIT 50")) == 50)
         interrupt(process)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate()
     assert process.returncode == 130
     assert b"running the import again goes on" in err
     assert b"Traceback" not in err

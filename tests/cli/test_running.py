@@ -35,7 +35,7 @@ DEAF = """
 @app.consumer("quick", quiet="0s", max_wait="0s")
 async def quick(turns, ctx):
     print("began", flush=True)
-    time.sleep(60)
+    time.sleep(3_600)
     return Stamp()
 """
 SICK = """
@@ -56,7 +56,7 @@ def test_up_runs_what_is_settled_and_stops_gracefully(db: Path, own_app: OwnApp)
         call("--app", app, "settle", stdin=turn("c-1"))
         wait_for(lambda: stamped(db) == 1)
         interrupt(process)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate()
     assert process.returncode == 0
     assert out == b""
     assert b"Stopping" in err
@@ -91,7 +91,7 @@ def test_sigterm_is_graceful_too_and_what_runs_is_finished(db: Path, own_app: Ow
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait() == 0
         assert process.stderr is not None
         process.stderr.read()
     assert stamped(db) == 1
@@ -104,25 +104,22 @@ def test_it_stops_also_where_nobody_reads_what_it_says(db: Path, own_app: OwnApp
         process.stderr.close()
         interrupt(process)
         try:
-            assert process.wait(timeout=30) in (0, 141)
+            assert process.wait() in (0, 141)
         finally:
             process.kill()
 
 
 def test_a_second_ctrl_c_stops_at_once_and_what_was_cut_off_runs_again(db: Path, own_app: OwnApp) -> None:
-    app = own_app(SLOW % 60)
+    app = own_app(SLOW % 3_600)
     call("--app", app, "settle", stdin=turn("c-1"))
     with start("--app", app, "up") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
         interrupt(process)
-        time.sleep(0.3)
-        assert process.poll() is None
-        began = time.monotonic()
+        process.read_until(b"Stopping")
         interrupt(process)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     assert process.returncode == 130
-    assert time.monotonic() - began < 5
     assert b"Traceback" not in err
     assert call("--app", own_app(QUICK), "drain").code == 0  # and does not wait for the lease to end
     assert stamped(db) == 1
@@ -135,9 +132,9 @@ def test_code_that_does_not_listen_cannot_hold_the_second_ctrl_c_up(db: Path, ow
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
         interrupt(process)
-        time.sleep(0.3)
+        process.read_until(b"Stopping")
         interrupt(process)
-        process.communicate(timeout=20)
+        process.communicate()
     assert process.returncode == 130
 
 
@@ -152,7 +149,7 @@ def test_two_ups_share_a_file(db: Path, own_app: OwnApp, tmp_path: Path) -> None
         for process in (one, other):
             interrupt(process)
         for process in (one, other):
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate()
             assert process.returncode == 0
             assert b"ERROR" not in err
     assert call("audit", "--grace", "0s").code == 0
@@ -171,7 +168,7 @@ def test_bridge_and_worker_are_the_halves_of_up(db: Path, own_app: OwnApp) -> No
             wait_for(lambda: stamped(db) == 2)
             for process, stopped in ((bridge, b"Stopped."), (worker, b"Stopped. 0 events")):
                 interrupt(process)
-                _, err = process.communicate(timeout=30)
+                _, err = process.communicate()
                 assert process.returncode == 0
                 assert stopped in err
 
@@ -186,8 +183,8 @@ def test_drain_now_skips_quiet_periods_and_ends(db: Path) -> None:
 
 def test_drain_waits_for_quiet_periods(db: Path, own_app: OwnApp) -> None:
     app = own_app(QUICK.replace('quiet="0s", max_wait="0s"', 'quiet="1s", max_wait="1s"'))
-    call("--app", app, "settle", stdin=turn())
     began = time.monotonic()
+    call("--app", app, "settle", stdin=turn())
     assert call("--app", app, "drain").code == 0
     assert time.monotonic() - began >= 0.9
 
@@ -227,7 +224,7 @@ def test_ctrl_c_lets_a_drain_finish_what_runs(db: Path, own_app: OwnApp) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
         interrupt(process)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert stamped(db) == 1

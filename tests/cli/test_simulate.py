@@ -54,7 +54,7 @@ def test_it_stops_between_turns(db: Path, tmp_path: Path) -> None:
     with start("simulate", path, "--speed", "0.01", "--spread", "1s") as process:
         wait_for(lambda: db.exists() and bool(query(db, "SELECT 1 FROM turns")))
         interrupt(process)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     assert process.returncode == 130
     assert b"turn" in err
     assert query(db, "SELECT count(*) FROM turns")[0][0] < 15

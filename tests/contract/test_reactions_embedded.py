@@ -305,7 +305,7 @@ class TestIndependence:
             task = asyncio.create_task(rig.worker.run(stop, poll=3600))
             await asyncio.sleep(0.05)
             await rig.settle("m0")
-            await asyncio.wait_for(until_stamped(rig), 10)
+            await asyncio.wait_for(until_stamped(rig), 240)
             stop.set()
             await task
 

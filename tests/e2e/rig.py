@@ -67,7 +67,7 @@ class TemporalServer:
             self._process = subprocess.Popen(
                 [*command, *dynamic], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while True:
             with suppress(OSError):
                 socket.create_connection((HOST, self._port), timeout=1).close()
@@ -249,7 +249,7 @@ class Lane(Backbone):
             await task
 
 
-async def until(holds: Callable[[], Awaitable[object]], timeout: float = 60) -> None:
+async def until(holds: Callable[[], Awaitable[object]], timeout: float = 240) -> None:
     """Until something holds that others bring about."""
     async with asyncio.timeout(timeout):
         while True:

@@ -10,7 +10,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -112,9 +111,7 @@ async def test_temporal_killed_and_started_again(server: TemporalServer, access:
             await work.settle(lane, 4)
             await until(lane.engine.waiting)
             server.kill()
-            began = time.monotonic()
             await work.settle(lane, 4)
-            assert time.monotonic() - began < 5
             await asyncio.sleep(1 + work.chance.random())
             server.start()
         left = await lane.drain()

@@ -82,7 +82,7 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
         wait_for(lambda: call("audit", "--grace", "0s").code == 0)
         assert call("audit", "--json").json["checked"] == CONVERSATIONS + 1
         os.killpg(running.pid, signal.SIGINT)
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate()
         assert running.returncode == 0, err.decode()
         assert b"Stopped. 0 events in the stream, 0 reactions waiting" in err
     assert_all_is_stopped(local)
@@ -156,7 +156,7 @@ def up(command: str = "up") -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate()
 
 
 def assert_all_is_stopped(local: Mapping[str, str]) -> None:

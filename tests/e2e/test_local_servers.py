@@ -23,7 +23,7 @@ def test_a_command_that_comes_while_the_servers_start_waits_for_them(local: Mapp
         assert done.code == 0, done.err
     finally:
         running.terminate()
-        running.communicate(timeout=60)
+        running.communicate()
     assert call("audit", "--json").json["checked"] == 1
     assert_all_is_stopped(local)
 
@@ -46,7 +46,7 @@ def test_up_stops_as_it_was_asked_to_where_temporal_has_died(local: Mapping[str,
         wait_for(lambda: is_free(int(local[PORTS[1]])))
         assert run("settle", stdin=turn("c-1").encode()).code == 0
         running.terminate()
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate()
         assert running.returncode == 0, err.decode()
         assert b"Stopped. Nobody says what is left (Temporal" in err
     assert call("drain", "--now").code == 0

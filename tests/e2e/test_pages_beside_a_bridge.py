@@ -41,9 +41,9 @@ def test_pages_are_served_and_the_queues_left_to_a_bridge_elsewhere(local: Mappi
                 said(bridge, "(Bridge up)")
             finally:
                 bridge.terminate()
-                bridge.communicate(timeout=60)
+                bridge.communicate()
     finally:
         serving.terminate()
-        _, err = serving.communicate(timeout=60)
+        _, err = serving.communicate()
     assert serving.returncode == 0, err.decode()
     assert_all_is_stopped(local)

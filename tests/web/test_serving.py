@@ -56,7 +56,7 @@ class Running:
     def stop(self) -> str:
         """Ctrl-C; returns what it said on stderr meanwhile."""
         interrupt(self.process)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate()
         assert out == b""
         return err.decode()
 
@@ -220,6 +220,6 @@ def test_without_both_it_is_a_worker(tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.readline().decode()
         interrupt(process)
-        process.communicate(timeout=30)
+        process.communicate()
     assert said.startswith("Worker up on")
     assert process.returncode == 0

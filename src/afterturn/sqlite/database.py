@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -65,16 +66,15 @@ class Database:
         ``busy_timeout``: seconds to wait while another process writes.
         """
         name = str(path)
-        with translated(name):
-            writer = _connect(name, busy_timeout)
-            try:
-                _refuse_truncated(writer, name)
-                schema.prepare(writer, name)
-                _write_ahead(writer, busy_timeout)
-                connections = [_connect(name, busy_timeout, read_only=True) for _ in range(readers)]
-            except BaseException:
-                writer.close()
-                raise
+        with translated(name), ExitStack() as opened:
+            writer = opened.enter_context(closing(_connect(name, busy_timeout)))
+            _refuse_truncated(writer, name)
+            schema.prepare(writer, name)
+            _write_ahead(writer, busy_timeout)
+            connections = [
+                opened.enter_context(closing(_connect(name, busy_timeout, read_only=True))) for _ in range(readers)
+            ]
+            opened.pop_all()
         return cls(name, writer, connections)
 
     async def write(self, unit: Unit[T]) -> T:
@@ -256,10 +256,14 @@ def _connect(path: str, busy_timeout: float, *, read_only: bool = False) -> sqli
     connection = sqlite3.connect(
         path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
     )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA cache_size = -32000")
-    if read_only:
-        connection.execute("PRAGMA query_only = ON")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -32000")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

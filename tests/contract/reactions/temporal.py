@@ -106,7 +106,7 @@ class TemporalRig(EngineRig):
 
     async def close(self) -> None:
         """Let everything come to its end: what is terminated goes on holding up the test server's clock."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             await self.advance(timedelta(0))
             while self.watch.open:
                 await self.advance(timedelta(days=1))
@@ -132,7 +132,7 @@ class TemporalRig(EngineRig):
         return min(dues, default=None)
 
     async def _until_still(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not self.watch.still():
                 await self._skip()
                 await asyncio.sleep(0.001)

@@ -134,7 +134,7 @@ class AskingContract:
     ) -> None:
         clock, said, stop = processes[0].clock, processes[0].said, asyncio.Event()
         funnels = [each.webhooks() for each in processes]
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(240), asyncio.TaskGroup() as group:
             for webhooks in funnels:
                 group.create_task(webhooks.run(stop, poll=0.02))
             for number in range(8):

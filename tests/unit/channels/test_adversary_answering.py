@@ -44,7 +44,7 @@ async def running(house: House, provider: Provider, keeper: Any = None) -> Async
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while not await condition():  # noqa: ASYNC110 - what it waits for is on disk
             await asyncio.sleep(0.01)
 

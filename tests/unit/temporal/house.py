@@ -102,7 +102,7 @@ class House:
         await eventually(fresh)
 
 
-async def eventually(holds: Callable[[], Any], *, within: float = 20) -> None:
+async def eventually(holds: Callable[[], Any], *, within: float = 240) -> None:
     async with asyncio.timeout(within):
         while not await holds():  # noqa: ASYNC110 - asks a server
             await asyncio.sleep(0.01)

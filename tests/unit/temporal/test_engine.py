@@ -54,7 +54,7 @@ class TestSignals:
             connection = Connection(Address(target=target, namespace="elsewhere"), timeout=timedelta(milliseconds=500))
             engine = TemporalEngine(connection, house.registry, house.store, system_clock, lane=house.lane)
             signal = await house.settle()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 for ask in (engine.signal([signal] * 3, []), engine.waiting(), engine.oldest(), engine.flush(set())):
                     with pytest.raises(EngineUnavailable):
                         await ask
@@ -67,7 +67,7 @@ class TestSignals:
                 address = Address(target=f"127.0.0.1:{mute.getsockname()[1]}")
                 connection = Connection(address, timeout=timedelta(milliseconds=300))
                 engine = TemporalEngine(connection, house.registry, house.store, system_clock, lane=house.lane)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     with pytest.raises(EngineUnavailable, match="does not answer"):
                         await engine.signal([await house.settle()], [])
 
@@ -80,7 +80,7 @@ class TestSignals:
                 signal = await house.settle()
                 await house.send(signal)
                 await asyncio.to_thread(short_lived.stop)
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(60):
                     with pytest.raises(EngineUnavailable):
                         await house.engine.signal([signal], [])
 
@@ -244,7 +244,7 @@ class TestWorkers:
             )
             await house.send(await house.settle())
             assert doomed.stdout is not None
-            assert await asyncio.wait_for(doomed.stdout.readline(), 30) == b"running c1\n"
+            assert await asyncio.wait_for(doomed.stdout.readline(), 240) == b"running c1\n"
             doomed.kill()
             await doomed.wait()
             killed = system_clock()

@@ -62,7 +62,7 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             yield found[0].decode()
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate()
 
 
 def called(*arguments: object, stdin: str = "") -> Done:

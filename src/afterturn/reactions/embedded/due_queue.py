@@ -111,9 +111,9 @@ def claim(
         wait = crash_backoff(crashes) if lost is not None else None
         if wait:
             connection.execute(
-                "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1 WHERE consumer = ?2 AND "
-                "conversation_id = ?3",
-                (to_text(now + wait), consumer, conversation_id),
+                "UPDATE reactions SET lease = NULL, due_at = ?, retry_at = ? WHERE consumer = ? AND "
+                "conversation_id = ?",
+                (to_text(now + wait), to_text(now + wait), consumer, conversation_id),
             )
             continue
         lease = f"{worker} {due_at}"
@@ -165,9 +165,9 @@ def retry_later(connection: sqlite3.Connection, claimed: ClaimedReaction, until:
     """The run failed and is tried again later. ``counted``: it used up an attempt. Raises LeaseLost."""
     _held(connection, claimed)
     connection.execute(
-        "UPDATE reactions SET lease = NULL, due_at = ?1, retry_at = ?1, attempts = ?2, crashes = 0 "
-        "WHERE consumer = ?3 AND conversation_id = ?4",
-        (to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
+        "UPDATE reactions SET lease = NULL, due_at = ?, retry_at = ?, attempts = ?, crashes = 0 "
+        "WHERE consumer = ? AND conversation_id = ?",
+        (to_text(until), to_text(until), claimed.attempt - (not counted), claimed.consumer, claimed.conversation_id),
     )
 
 
