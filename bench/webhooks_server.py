@@ -98,7 +98,8 @@ def verifying(doors: WebhookRouter) -> Callable[[str, WebhookRequest], Awaitable
     async def answered(path: str, request: WebhookRequest) -> WebhookResponse:
         door = doors.endpoints[path]
         try:
-            await door.verify(request, doors.clock())
+            if (verified := door.verify(request, doors.clock())) is not None:
+                await verified
         except Rejected as error:
             return error_response(error.status, "rejected", error.reason)
         return door.response

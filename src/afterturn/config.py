@@ -2,73 +2,32 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     SecretStr,
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from afterturn.clock import parse_duration
+from afterturn.channels.registry import PROVIDERS
 from afterturn.errors import ConfigError
 from afterturn.model import Emitter, invalid
-
-
-def _read_duration(value: Any) -> Any:
-    return parse_duration(value) if isinstance(value, str) else value
-
-
-def _longer_than_nothing(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ValueError("must be longer than 0s")
-    return value
-
-
-Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
-Pause = Annotated[Duration, AfterValidator(_longer_than_nothing)]
-"""An interval, a window or a lease: longer than zero."""
+from afterturn.setting_types import Duration, Networks, Pause, Words
 
 
 def _at_most_20s(value: timedelta) -> timedelta:
     if not timedelta(0) <= value <= timedelta(seconds=20):
         raise ValueError("must be between 0s and 20s, the longest wait that SQS allows")
     return value
-
-
-def _split(value: Any) -> Any:
-    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
-
-
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""Several values in one variable, separated by commas."""
-
-
-def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
-    for number, text in enumerate(value, 1):
-        try:
-            network = ipaddress.ip_network(text, strict=False)
-        except ValueError:
-            raise ValueError(f"number {number} is not an address or a network; write it like 10.0.0.0/8") from None
-        if network.prefixlen == 0:
-            raise ValueError(
-                f"number {number} trusts every address; use the network of your proxies, such as 10.0.0.0/8"
-            )
-    return value
-
-
-Networks = Annotated[Words, AfterValidator(_are_networks)]
-"""Addresses and networks, separated by commas."""
 
 
 class Profile(StrEnum):
@@ -87,8 +46,8 @@ class Lane(StrEnum):
     DEV = "dev"
 
 
-class Settings(BaseSettings):
-    """All settings. Secrets are masked when settings are printed."""
+class AppSettings(BaseSettings):
+    """The settings that belong to no single provider."""
 
     model_config = SettingsConfigDict(env_prefix="AFTERTURN_", frozen=True, extra="ignore")
 
@@ -139,55 +98,8 @@ class Settings(BaseSettings):
     phone_region: Annotated[str, Field(pattern=r"\A[A-Z]{2}\z")] | None = Field(
         None, description="Country whose national phone numbers are completed, such as US.", examples=["US"]
     )
-    twilio_account_sid: str | None = Field(None, description="Twilio account that sends messages, AC….")
-    twilio_auth_token: SecretStr | None = Field(
-        None, description="Auth token of the Twilio account. Twilio also signs its webhooks with it."
-    )
-    telegram_token: SecretStr | None = Field(None, description="Token of the Telegram bot, from @BotFather.")
-    telegram_secret: SecretStr | None = Field(
-        None, description="Secret token that the bot's webhook was registered with."
-    )
-    telegram_api: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
-        "https://api.telegram.org",
-        description="Base URL of the Telegram Bot API, if you run a Bot API server of your own.",
-    )
-    ses_from: str | None = Field(
-        None,
-        description="Sender of mail through SES, such as Homes <office@example.com>. Default: the mailbox "
-        "that the customer wrote to.",
-    )
-    graph_tenant: str | None = Field(None, description="Microsoft tenant whose mailboxes are read and answered.")
-    graph_client_id: str | None = Field(
-        None, description="Application registered in that tenant, with Mail.ReadWrite and Mail.Send."
-    )
-    graph_client_secret: SecretStr | None = Field(None, description="Client secret of that application.")
-    graph_client_state: SecretStr | None = Field(
-        None, description="clientState of the Graph subscriptions. Notifications have to repeat it."
-    )
-    graph_mailboxes: Words = Field(
-        (),
-        description="Mailboxes to subscribe to and poll, separated by commas. No other mailbox is read.",
-    )
-    graph_api: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
-        "https://graph.microsoft.com",
-        description="Base URL of Microsoft Graph, for example that of a national cloud.",
-    )
-    graph_login: Annotated[str, Field(pattern=r"\Ahttps?://[^\s?#]+\z")] = Field(
-        "https://login.microsoftonline.com", description="Base URL of the login that belongs to graph_api."
-    )
-    sns_topics: Words = Field((), description="ARNs of the SNS topics that deliver mail from SES, separated by commas.")
-    mail_buckets: Words = Field(
-        (), description="S3 buckets that SES stores mail in, separated by commas. No other bucket is read."
-    )
     own_addresses: Words = Field(
         (), description="The company's own mail addresses, or domains such as @example.com, separated by commas."
-    )
-    vapi_secret: SecretStr | None = Field(None, description="Secret of Vapi's server URL.")
-    retell_api_key: SecretStr | None = Field(None, description="Retell API key with the webhook badge.")
-    livekit_api_key: str | None = Field(None, description="LiveKit API key that signs webhooks.")
-    livekit_api_secret: SecretStr | None = Field(None, description="Secret of livekit_api_key.")
-    web_secret: SecretStr | None = Field(
-        None, description="Secret that your server signs web chat messages with (Standard Webhooks, whsec_…)."
     )
     agent_url: Annotated[str, Field(pattern=r"\Ahttps?://[^\s/?#@]+([/?][^\s#]*)?\z")] | None = Field(
         None,
@@ -257,20 +169,18 @@ class Settings(BaseSettings):
     @property
     def has_channels(self) -> bool:
         """Whether at least one channel is configured."""
-        return any(getattr(self, name) for name in CHANNELS)
+        return any(getattr(self, provider.opened_by) for provider in PROVIDERS)
 
 
-CHANNELS = (
-    "twilio_auth_token",
-    "telegram_secret",
-    "sns_topics",
-    "graph_client_state",
-    "vapi_secret",
-    "retell_api_key",
-    "livekit_api_secret",
-    "web_secret",
-)
-"""Each of these settings opens a channel."""
+if TYPE_CHECKING:
+
+    class Settings(AppSettings):
+        """All settings. Secrets are masked when settings are printed."""
+
+else:
+
+    class Settings(*reversed([provider.settings for provider in PROVIDERS]), AppSettings):
+        """All settings. Secrets are masked when settings are printed."""
 
 
 def read_settings(**overrides: Any) -> Settings:

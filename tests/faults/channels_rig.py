@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,25 @@ import httpx
 from pydantic import SecretStr
 from tests.faults.channels_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.channels import NOW, sample
+from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.sending import test_telegram, test_twilio
 from tests.unit.channels.sending.rig import calling, serving
-from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.test_turns import SECRET
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
+from afterturn.bootstrap.channels import own_addresses
 from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.directory import Directory
 from afterturn.channels.email.compose import compose, one_part
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.outlook import webhook as outlook_webhook
-from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
 from afterturn.channels.ses import webhook as ses_webhook
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.twilio.send import TwilioSender
@@ -47,19 +47,19 @@ from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 from afterturn.web.webhooks import mount_webhooks
 
-SECRETS = Secrets(
+SECRETS = Settings(
     twilio_auth_token=AUTH_TOKEN,
     telegram_secret="hush",
-    telegram_bot=BOT,
+    telegram_token=f"{BOT}:hush",
     sns_topics=(TOPIC,),
-    graph_client_states=("secretClientValue", "<secretClientState>"),
+    graph_client_state="hush",
     vapi_secret="hush",
     retell_api_key="key_1",
     livekit_api_key="key_1",
     livekit_api_secret="hush",
     web_secret=SecretStr(SECRET),
     own=(DESK, ELM),
-    region="US",
+    phone_region="US",
 )
 
 
@@ -195,17 +195,17 @@ async def opened(
 
 
 def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
-    own = frozenset(SECRETS.own)
+    own = frozenset(own_addresses(SECRETS))
 
-    async def from_s3(asked: FetchRequest, now: datetime) -> ChannelEvent:
+    async def from_s3(asked: FetchRequest) -> ChannelEvent:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return ses_webhook.parse_fetched(asked, raw, now=now, own=own)
+        return ses_webhook.parse_fetched(asked, raw, now=desk.clock(), own=own)
 
-    async def from_graph(asked: FetchRequest, now: datetime) -> ChannelEvent:
+    async def from_graph(asked: FetchRequest) -> ChannelEvent:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return outlook_webhook.parse_fetched(message, now=now, accounts=(mailbox,), own=own)
+        return outlook_webhook.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own=own)
 
     async def keep(upkeep: SubscriptionEvent) -> None:
         desk.upkept.append(upkeep)
@@ -214,7 +214,7 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
     return WebhookRouter(
         Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, answering=answering),
         desk.clock,
-        doors_of(SECRETS, SigningCertificates(Served(certificate()))),
+        endpoints_of(SECRETS),
         fetchers={"s3": from_s3, "graph": from_graph},
         upkeep={"sns": keep, "graph": keep},
     )

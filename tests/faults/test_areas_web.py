@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from tests.emulator import access, emulator, session  # noqa: F401
-from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_turns import SECRET, signed
 from tests.web.rig import API, Rig, ids
 from tests.web.test_cursors import PROBLEM, _opened
 
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.registry import Secrets, doors_of
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.webhooks import WebhookRouter
+from afterturn.config import Settings
 from afterturn.stream.port import Queue
 from afterturn.web.webhooks import mount_webhooks
 
@@ -31,11 +30,11 @@ INBOX = f"{API}/conversations"
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     async with _opened(request.param, tmp_path, request) as opened:
         backbone, clock = opened.backbone, opened.clock
-        secrets = Secrets(telegram_secret="hush", web_secret=SecretStr(SECRET))
+        secrets = Settings(telegram_secret="hush", web_secret=SecretStr(SECRET))
         doors = WebhookRouter(
             Ingest(backbone, backbone.store, clock),
             clock,
-            doors_of(secrets, SigningCertificates(Served(certificate()))),
+            endpoints_of(secrets),
         )
         mount_webhooks(opened.app, clock, doors, turns=TurnEndpoint(backbone.settle, SecretStr(SECRET), clock))
         yield opened

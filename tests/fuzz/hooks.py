@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
 from tests.unit.channels import channels, mails
 from tests.unit.channels.channels import NOW
-from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_turns import SECRET
 from tests.web.hooked import SECRETS, SIGNED, good_bodies
 from tests.web.rig import BASE
 
 from afterturn.channels.ingest import IngestResult
-from afterturn.channels.registry import HOOKS, doors_of
 from afterturn.channels.responses import WebhookResponse
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, SubscriptionEvent, WebhookRequest
-from afterturn.channels.webhooks import WebhookRouter
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookRouter
 from afterturn.clock import to_text
 from afterturn.event import make_event
 from afterturn.model import Origin, Turn
@@ -60,7 +57,7 @@ class Through:
         )
         return SettleResult(event=event, new=True)
 
-    async def fetch(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
+    async def fetch(self, asked: FetchRequest) -> ChannelEvent:
         self.came.append(asked)
         return Ignored("elsewhere")
 
@@ -74,7 +71,7 @@ def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, An
     doors = WebhookRouter(
         through,  # type: ignore[arg-type]
         lambda: NOW,
-        doors_of(SECRETS, SigningCertificates(Served(certificate()))),
+        endpoints_of(SECRETS),
         fetchers={"s3": through.fetch, "graph": through.fetch},
         upkeep={"sns": through.keep, "graph": through.keep},
     )
@@ -146,7 +143,7 @@ def bodies() -> Mapping[str, bytes]:
     turn = {"conversation": about, "messages": [message, answer], "key": "k-1", "at": at, "flushMode": "immediate"}
     return {
         **good_bodies(NOW),
-        f"{HOOKS}/web more": json.dumps(said).encode(),
+        f"{WEBHOOKS_PATH}/web more": json.dumps(said).encode(),
         f"{TURNS_PATH} more": json.dumps(turn).encode(),
         f"{TURNS_PATH} none": json.dumps({"conversation": {"id": "c-1", "channel": "voice"}}).encode(),
     }

@@ -10,11 +10,9 @@ from tests.fuzz import hooks
 from tests.fuzz.__main__ import found_in
 from tests.fuzz.damage import attempt, targets
 from tests.unit.channels.channels import NOW, here
-from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.endpoints import endpoints_of
 from tests.web.hooked import SECRETS
 
-from afterturn.channels.registry import doors_of
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.types import ChannelEvent, Rejected
 
@@ -47,8 +45,7 @@ def test_every_provider_is_among_the_targets() -> None:
 
 def test_every_door_is_among_the_targets_and_lets_in_what_is_sound() -> None:
     """A door that let in nothing would be broken by no damage."""
-    certificates = SigningCertificates(Served(certificate()))
-    paths = {TURNS_PATH, *doors_of(SECRETS, certificates)}
+    paths = {TURNS_PATH, *endpoints_of(SECRETS)}
     assert {one.partition(" ")[0] for one in hooks.bodies()} == set(hooks.SIGNED) == paths
     for name, body in hooks.bodies().items():
         path = name.partition(" ")[0]

@@ -11,7 +11,8 @@ from datetime import datetime
 from urllib.parse import parse_qsl
 
 from pydantic import SecretStr
-from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.endpoints import endpoints_of
+from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.sns_rig import signed as sns_signed
 from tests.unit.channels.test_turns import SECRET
 from tests.unit.channels.test_turns import signed as standard
@@ -19,32 +20,30 @@ from tests.unit.channels.test_voice_signatures import retell_signed, token
 from tests.web.rig import BASE, Rig
 
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.registry import HOOKS, Secrets, doors_of
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
-from afterturn.channels.webhooks import WebhookRouter
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookRouter
 from afterturn.clock import to_text
+from afterturn.config import Settings
 from afterturn.web.webhooks import mount_webhooks
 
-SECRETS = Secrets(
+SECRETS = Settings(
     twilio_auth_token="12345",
     telegram_secret="hush",
-    telegram_bot="bot",
     sns_topics=(TOPIC,),
-    graph_client_states=("hush",),
+    graph_client_state="hush",
     vapi_secret="hush",
     retell_api_key="key_1",
     livekit_api_key="key_1",
     livekit_api_secret="hush",
     web_secret=SecretStr(SECRET),
-    region="US",
+    phone_region="US",
 )
 
 
 def hooks(rig: Rig) -> frozenset[str]:
     """Open every door; returns their paths."""
     intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    doors = WebhookRouter(intake, rig.clock, doors_of(SECRETS, SigningCertificates(Served(certificate()))))
+    doors = WebhookRouter(intake, rig.clock, endpoints_of(SECRETS))
     turns = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), rig.clock)
     mount_webhooks(rig.app, rig.clock, doors, turns=turns, chat=True)
     return frozenset({TURNS_PATH, *doors.endpoints})
@@ -65,17 +64,17 @@ def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:
 
 SIGNED: Mapping[str, Callable[[bytes, datetime], Mapping[str, str]]] = {
     TURNS_PATH: lambda body, now: standard(body, at=now).headers,
-    f"{HOOKS}/web": lambda body, now: standard(body, at=now).headers,
-    f"{HOOKS}/telegram": lambda body, now: {"x-telegram-bot-api-secret-token": "hush"},
-    f"{HOOKS}/twilio": _twilio(f"{HOOKS}/twilio"),
-    f"{HOOKS}/twilio/voice": _twilio(f"{HOOKS}/twilio/voice"),
-    f"{HOOKS}/vapi": lambda body, now: {"x-vapi-secret": "hush"},
-    f"{HOOKS}/retell": lambda body, now: retell_signed(body, now).headers,
-    f"{HOOKS}/livekit": lambda body, now: {
+    f"{WEBHOOKS_PATH}/web": lambda body, now: standard(body, at=now).headers,
+    f"{WEBHOOKS_PATH}/telegram": lambda body, now: {"x-telegram-bot-api-secret-token": "hush"},
+    f"{WEBHOOKS_PATH}/twilio": _twilio(f"{WEBHOOKS_PATH}/twilio"),
+    f"{WEBHOOKS_PATH}/twilio/voice": _twilio(f"{WEBHOOKS_PATH}/twilio/voice"),
+    f"{WEBHOOKS_PATH}/vapi": lambda body, now: {"x-vapi-secret": "hush"},
+    f"{WEBHOOKS_PATH}/retell": lambda body, now: retell_signed(body, now).headers,
+    f"{WEBHOOKS_PATH}/livekit": lambda body, now: {
         "authorization": token(body, nbf=int(now.timestamp()), exp=int(now.timestamp()) + 60)
     },
-    f"{HOOKS}/ses": lambda body, now: {},
-    f"{HOOKS}/graph": lambda body, now: {},
+    f"{WEBHOOKS_PATH}/ses": lambda body, now: {},
+    f"{WEBHOOKS_PATH}/graph": lambda body, now: {},
 }
 """The headers by which each path believes a body. Those of Amazon and Microsoft sign within the body."""
 
@@ -96,17 +95,19 @@ def good_bodies(now: datetime) -> Mapping[str, bytes]:
     }
     told = {
         TURNS_PATH: turn,
-        f"{HOOKS}/web": {"conversationId": "visitor-1", "messageId": "m-1", "text": "Hello"},
-        f"{HOOKS}/telegram": {"update_id": 1, "message": said},
-        f"{HOOKS}/vapi": {"message": {"type": "status-update", "status": "ended", "call": {"id": "call-1"}}},
-        f"{HOOKS}/retell": {"event": "call_started", "call": {"call_id": "call-1"}},
-        f"{HOOKS}/livekit": {"event": "room_started", "id": "EV_1", "room": {"sid": "RM_1"}},
-        f"{HOOKS}/ses": sns_signed(Timestamp=at),
-        f"{HOOKS}/graph": {"value": [{"clientState": "hush", "subscriptionId": "s-1", "lifecycleEvent": "missed"}]},
+        f"{WEBHOOKS_PATH}/web": {"conversationId": "visitor-1", "messageId": "m-1", "text": "Hello"},
+        f"{WEBHOOKS_PATH}/telegram": {"update_id": 1, "message": said},
+        f"{WEBHOOKS_PATH}/vapi": {"message": {"type": "status-update", "status": "ended", "call": {"id": "call-1"}}},
+        f"{WEBHOOKS_PATH}/retell": {"event": "call_started", "call": {"call_id": "call-1"}},
+        f"{WEBHOOKS_PATH}/livekit": {"event": "room_started", "id": "EV_1", "room": {"sid": "RM_1"}},
+        f"{WEBHOOKS_PATH}/ses": sns_signed(Timestamp=at),
+        f"{WEBHOOKS_PATH}/graph": {
+            "value": [{"clientState": "hush", "subscriptionId": "s-1", "lifecycleEvent": "missed"}]
+        },
     }
     form = b"MessageSid=SM1&AccountSid=AC1&From=%2B15158226442&To=%2B15550100&Body=Hello&NumMedia=0"
     call = b"CallSid=CA1&AccountSid=AC1&From=%2B15158226442&To=%2B15550100&CallStatus=completed&Timestamp=x"
     return {name: json.dumps(value).encode() for name, value in told.items()} | {
-        f"{HOOKS}/twilio": form,
-        f"{HOOKS}/twilio/voice": call,
+        f"{WEBHOOKS_PATH}/twilio": form,
+        f"{WEBHOOKS_PATH}/twilio/voice": call,
     }

@@ -25,7 +25,7 @@ from afterturn.channels.turns import TURNS_PATH
 from afterturn.clock import system_clock
 from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.signed import CHAT
+from afterturn.web.signed import CHAT_PATH
 
 EXAMPLES = 12
 """For each operation: so many that fit the document, and so many that do not."""
@@ -78,7 +78,7 @@ def test_every_answer_is_documented(
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("path", [TURNS_PATH, CHAT])
+@pytest.mark.parametrize("path", [TURNS_PATH, CHAT_PATH])
 def test_every_answer_to_a_signed_call_is_documented(
     document: schemathesis.BaseSchema, url: str, path: str, mode: GenerationMode
 ) -> None:
@@ -106,18 +106,18 @@ def test_every_answer_to_a_signed_call_is_documented(
 
 async def test_the_document_tells_of_signed_calls_where_there_are_some(rig: Rig) -> None:
     async with rig.client() as client:
-        assert not {TURNS_PATH, CHAT} & set((await client.get(f"{API}/openapi.json")).json()["paths"])
+        assert not {TURNS_PATH, CHAT_PATH} & set((await client.get(f"{API}/openapi.json")).json()["paths"])
         hooks(rig)
         document = (await client.get(f"{API}/openapi.json")).json()
-        assert {TURNS_PATH, CHAT} <= set(document["paths"])
+        assert {TURNS_PATH, CHAT_PATH} <= set(document["paths"])
         rig.clock.set(NOW)
-        for path in (TURNS_PATH, CHAT):
+        for path in (TURNS_PATH, CHAT_PATH):
             told = document["paths"][path]["post"]
             body = json.dumps(told["requestBody"]["content"]["application/json"]["example"]).encode()
             answer = await client.post(path, content=body, headers=SIGNED[path](body, NOW))
             assert answer.status_code == 200, answer.text
     loaded = schemathesis.openapi.from_dict(document)
-    loaded[CHAT]["POST"].validate_response(answer)
+    loaded[CHAT_PATH]["POST"].validate_response(answer)
 
 
 @pytest.mark.parametrize("where", [where for where in CALLS if where[1] in _PATHS], ids=" ".join)

@@ -25,8 +25,10 @@ SETTLING_S = 2.0
 _LONGEST_PAUSE = 30.0
 
 
-class Keeps(Protocol):
-    """Sees to it that a provider goes on telling us."""
+class BackgroundTask(Protocol):
+    """A provider's recurring work, such as renewing its subscriptions. ``requested``: set when it should run now."""
+
+    requested: asyncio.Event
 
     def once(self) -> Coroutine[None, None, None]: ...
 
@@ -34,7 +36,7 @@ class Keeps(Protocol):
 @dataclass(frozen=True, slots=True)
 class ChannelRunner:
     """Doors and what follows from what comes in. ``wake``: set when there may be something to answer; ``answered``:
-    when there may be something to send; ``wished``: when a provider wants something done.
+    when there may be something to send; ``tasks``: of the connected providers.
     """
 
     doors: WebhookRouter
@@ -42,8 +44,7 @@ class ChannelRunner:
     dispatching: Outbox
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    upkeep: Keeps | None = None
-    wished: asyncio.Event = field(default_factory=asyncio.Event)
+    tasks: Sequence[BackgroundTask] = ()
 
     async def run(self, stop: asyncio.Event, *, poll: float) -> None:
         """Answer and send until stopped; what has begun is finished. ``poll``: seconds between two looks.
@@ -53,8 +54,8 @@ class ChannelRunner:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._answer(stop, poll))
             group.create_task(self._send(stop, poll))
-            if self.upkeep is not None:
-                group.create_task(self._keep(self.upkeep, stop))
+            for task in self.tasks:
+                group.create_task(_repeat(task, stop))
 
     async def _answer(self, stop: asyncio.Event, poll: float) -> None:
         pause = poll
@@ -95,17 +96,18 @@ class ChannelRunner:
             if not sent:
                 await _any(stop, self.answered, timeout=pause)
 
-    async def _keep(self, upkeep: Keeps, stop: asyncio.Event) -> None:
-        await _any(stop, self.wished, timeout=SETTLING_S)
-        pause = LOOK_S
-        while not stop.is_set():
-            self.wished.clear()
-            try:
-                await _unless(stop, upkeep.once())
-                pause = LOOK_S
-            except Exception as error:
-                pause = _paused(error, pause)
-            await _any(stop, self.wished, timeout=pause)
+
+async def _repeat(task: BackgroundTask, stop: asyncio.Event) -> None:
+    await _any(stop, task.requested, timeout=SETTLING_S)
+    pause = LOOK_S
+    while not stop.is_set():
+        task.requested.clear()
+        try:
+            await _unless(stop, task.once())
+            pause = LOOK_S
+        except Exception as error:
+            pause = _paused(error, pause)
+        await _any(stop, task.requested, timeout=pause)
 
 
 def _paused(error: Exception, pause: float) -> float:

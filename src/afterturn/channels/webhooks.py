@@ -32,25 +32,35 @@ MAX_BODY_BYTES = 1_000_000
 
 UNREADABLE = Ignored("unreadable")
 
-Verify = Callable[[WebhookRequest, datetime], Awaitable[None]]
-Read = Callable[[WebhookRequest, datetime], Sequence[ChannelEvent]]
-Fetched = Callable[[FetchRequest, datetime], Awaitable[ChannelEvent]]
-"""Gets what a notification only names. Raises AfterturnError where it cannot be had now."""
+WEBHOOKS_PATH = "/hooks"
+"""Every webhook's path begins with it."""
 
-Upkept = Callable[[SubscriptionEvent], Awaitable[None]]
+Fetch = Callable[[FetchRequest], Awaitable[ChannelEvent]]
+"""Fetches a message that a notification only names; Ignored if it no longer exists.
 
-NO_WORDS = WebhookResponse(200)
+Raises SendFailed; TryLater if it cannot be fetched now.
+"""
+
+HandleSubscription = Callable[[SubscriptionEvent], Awaitable[None]]
+
+EMPTY_RESPONSE = WebhookResponse(200)
 TWIML = WebhookResponse(200, "<Response/>", {"content-type": "text/xml"})
-"""What Twilio reads as: do nothing more."""
+"""Tells Twilio to do nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookEndpoint:
-    """Of one provider. ``verify`` raises Rejected; ``done``: what it is told when everything is safe."""
+    """One webhook of a provider.
 
-    verify: Verify
-    parse: Read
-    response: WebhookResponse = NO_WORDS
+    Attributes:
+        verify: raises Rejected for a request that is not the provider's; may be a coroutine function.
+        parse: the events of a verified request, in order.
+        response: returned once every event is stored.
+    """
+
+    verify: Callable[[WebhookRequest, datetime], Awaitable[None] | None]
+    parse: Callable[[WebhookRequest, datetime], Sequence[ChannelEvent]]
+    response: WebhookResponse = EMPTY_RESPONSE
     max_body: int = MAX_BODY_BYTES
     methods: frozenset[str] = frozenset({"POST"})
 
@@ -64,8 +74,8 @@ class WebhookRouter:
     intake: Ingest
     clock: Clock
     endpoints: Mapping[str, WebhookEndpoint]
-    fetchers: Mapping[str, Fetched] = field(default_factory=dict)
-    upkeep: Mapping[str, Upkept] = field(default_factory=dict)
+    fetchers: Mapping[str, Fetch] = field(default_factory=dict)
+    upkeep: Mapping[str, HandleSubscription] = field(default_factory=dict)
     woken: Callable[[], None] = lambda: None
 
     async def __call__(self, path: str, request: WebhookRequest) -> WebhookResponse:
@@ -86,7 +96,8 @@ class WebhookRouter:
 
     async def _heard(self, door: WebhookEndpoint, request: WebhookRequest, path: str) -> WebhookResponse:
         now = self.clock()
-        await door.verify(request, now)
+        if (verified := door.verify(request, now)) is not None:
+            await verified
         for arrival in door.parse(request, now):
             if isinstance(arrival, ImmediateResponse):
                 return WebhookResponse(arrival.status, arrival.body, {"content-type": arrival.content_type})
@@ -108,7 +119,7 @@ class WebhookRouter:
             if fetch is None:
                 telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
                 raise Rejected(503, "what this tells of cannot be fetched here; set the channel up")
-            arrival = await fetch(arrival, now)
+            arrival = await fetch(arrival)
         if (await self.intake.take(arrival)).outcome == "saved":
             self.woken()
 

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from afterturn import telemetry
-from afterturn.channels.registry import HOOKS
 from afterturn.channels.responses import RETRY_AFTER_S
 from afterturn.channels.turns import TURNS_PATH
+from afterturn.channels.webhooks import WEBHOOKS_PATH
 from afterturn.errors import (
     AfterturnError,
     Conflict,
@@ -36,7 +36,7 @@ Page = Callable[[Request, "HttpError"], Response]
 """What ``app.state.error_page`` is: shows a person what went wrong."""
 
 API = "/api/v1"
-_OF_PROGRAMS = (API, HOOKS, TURNS_PATH)
+_OF_PROGRAMS = (API, WEBHOOKS_PATH, TURNS_PATH)
 """Where no browser looks, whatever it says that it accepts."""
 
 _CODES = {400: "invalid", 404: "not_found", 405: "method", 413: "too_large"}

@@ -6,13 +6,13 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from afterturn.channels.registry import HOOKS
 from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.webchat.webhook import ChatMessage
+from afterturn.channels.webhooks import WEBHOOKS_PATH
 from afterturn.model import Record, Turn
 from afterturn.web.api.common import documented_errors
 
-CHAT = f"{HOOKS}/web"
+CHAT_PATH = f"{WEBHOOKS_PATH}/web"
 
 _PREFIX = "Signed"
 """Before the names of what these bodies are made of: the API may show the same records otherwise."""
@@ -61,7 +61,9 @@ def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
         if chat:
             about = "Take in what a visitor wrote to a chat on your page, handed on by your server."
             told = {"description": "It is taken in, now or before."}
-            document["paths"][CHAT] = {"post": _operation(document, "hand_on_chat", about, ChatMessage, _SAID, told)}
+            document["paths"][CHAT_PATH] = {
+                "post": _operation(document, "hand_on_chat", about, ChatMessage, _SAID, told)
+            }
         return document
 
     app.openapi = whole  # type: ignore[method-assign]

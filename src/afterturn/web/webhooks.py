@@ -11,11 +11,11 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from afterturn.channels.registry import HOOKS
 from afterturn.channels.responses import WebhookResponse, error_response
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.types import WebhookRequest
+from afterturn.channels.webhooks import WEBHOOKS_PATH
 from afterturn.clock import Clock
 from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import RateLimiter
@@ -62,7 +62,9 @@ def mount_webhooks(
         return await answered(request, lambda given: doors(path, given))
 
     # In front: providers call more often than people, and a request is matched route by route.
-    app.router.routes.insert(0, Route(f"{HOOKS}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False))
+    app.router.routes.insert(
+        0, Route(f"{WEBHOOKS_PATH}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False)
+    )
     if turns is not None:
         door = turns
 

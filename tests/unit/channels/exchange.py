@@ -157,8 +157,8 @@ class Office:
 
     async def keep(self, after: timedelta = timedelta(0)) -> None:
         self.clock.advance(after)
-        assert self.webhooks.upkeep is not None
-        await self.webhooks.upkeep.once()
+        [task] = self.webhooks.tasks
+        await task.once()
 
     async def told(self, *notifications: Mapping[str, Any]) -> WebhookResponse:
         value = [{"clientState": STATE, **one} for one in notifications]

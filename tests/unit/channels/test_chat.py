@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from tests.unit.channels.sns_rig import Served, certificate
+from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_intake import House, opened
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.auto_reply import DISPATCH
-from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.webhooks import WebhookRouter
+from afterturn.config import Settings
 from afterturn.errors import ConfigError
 from afterturn.testing import ManualClock
 
@@ -31,8 +30,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 def doors(house: House) -> WebhookRouter:
-    secrets = Secrets(web_secret=SecretStr(SECRET))
-    return WebhookRouter(house.intake, house.clock, doors_of(secrets, SigningCertificates(Served(certificate()))))
+    secrets = Settings(web_secret=SecretStr(SECRET))
+    return WebhookRouter(house.intake, house.clock, endpoints_of(secrets))
 
 
 def said(**changed: Any) -> bytes:
@@ -80,4 +79,4 @@ async def test_what_is_no_message_is_refused_with_its_field(house: House, body: 
 
 def test_a_secret_that_is_none_is_said_at_once() -> None:
     with pytest.raises(ConfigError, match="web secret"):
-        doors_of(Secrets(web_secret=SecretStr("not base64!")), SigningCertificates(Served(certificate())))
+        endpoints_of(Settings(web_secret=SecretStr("not base64!")))

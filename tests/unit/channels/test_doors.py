@@ -11,33 +11,32 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from tests.unit.channels.channels import SAMPLES, here, request, sample, signed_sample
-from tests.unit.channels.sns_rig import TOPIC, Served, certificate, posted, signed
+from tests.unit.channels.endpoints import endpoints_of
+from tests.unit.channels.sns_rig import TOPIC, posted, signed
 from tests.unit.channels.test_intake import House, opened
 from tests.unit.channels.test_voice_signatures import retell_signed, token
 
 from afterturn.channels.outlook import webhook as outlook_webhook
-from afterturn.channels.registry import Secrets, doors_of
 from afterturn.channels.ses import webhook as ses_webhook
-from afterturn.channels.ses.sns import SigningCertificates
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent, WebhookRequest
 from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter
+from afterturn.config import Settings
 from afterturn.errors import StoreBusy
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """When the signatures of the tests are made."""
 
-SECRETS = Secrets(
+SECRETS = Settings(
     twilio_auth_token="12345",
     telegram_secret="hush",
-    telegram_bot="bot",
     sns_topics=(TOPIC,),
-    graph_client_states=("secretClientValue", "<secretClientState>"),
+    graph_client_state="hush",
     vapi_secret="hush",
     retell_api_key="key_1",
     livekit_api_key="key_1",
     livekit_api_secret="hush",
-    region="US",
+    phone_region="US",
 )
 
 
@@ -55,17 +54,17 @@ class Front:
         self.doors = WebhookRouter(
             house.intake,
             house.clock,
-            doors_of(SECRETS, SigningCertificates(Served(certificate()))),
+            endpoints_of(SECRETS),
             fetchers={"s3": self.from_s3, "graph": self.from_graph},
             upkeep={"sns": self.keep, "graph": self.keep},
         )
 
-    async def from_s3(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
-        return ses_webhook.parse_fetched(asked, sample("email-raw/iphone.eml"), now=now)
+    async def from_s3(self, asked: FetchRequest) -> ChannelEvent:
+        return ses_webhook.parse_fetched(asked, sample("email-raw/iphone.eml"), now=NOW)
 
-    async def from_graph(self, asked: FetchRequest, now: datetime) -> ChannelEvent:
+    async def from_graph(self, asked: FetchRequest) -> ChannelEvent:
         return outlook_webhook.parse_fetched(
-            json.loads(sample("graph/message-get-response.json")), now=now, accounts=("a@b.example",)
+            json.loads(sample("graph/message-get-response.json")), now=NOW, accounts=("a@b.example",)
         )
 
     async def keep(self, upkeep: SubscriptionEvent) -> None:
@@ -219,10 +218,8 @@ async def test_a_store_that_is_out_makes_the_provider_send_it_again(
 
 
 def test_a_channel_without_its_secret_is_closed() -> None:
-    assert doors_of(Secrets(), SigningCertificates(Served(certificate()))) == {}
-    assert set(doors_of(Secrets(telegram_secret="x"), SigningCertificates(Served(certificate())))) == {
-        "/hooks/telegram"
-    }
+    assert endpoints_of(Settings()) == {}
+    assert set(endpoints_of(Settings(telegram_secret="x"))) == {"/hooks/telegram"}
 
 
 @pytest.mark.parametrize("body", [b"\xffXyzzy", b"[]", b'{"message": "Xyzzy"}', b'{"message": {"text": "Xyzzy"}}'])

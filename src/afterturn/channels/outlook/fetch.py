@@ -29,7 +29,7 @@ Mailbox = Callable[[str], Awaitable[str | None]]
 """The mailbox of a subscription; None where it is none of ours."""
 
 
-class GraphFetching:
+class GraphFetcher:
     """``accounts``: the mailboxes by the user ids that resources name (and by themselves); ``own``: our addresses, or
     domains as ``@example.com``; ``mailbox_of``: where it is given, mail of no other mailbox is fetched.
     """

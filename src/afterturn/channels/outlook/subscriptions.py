@@ -5,6 +5,7 @@ One process at a time cares for a mailbox; whoever dies is followed by another o
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -75,6 +76,7 @@ class GraphUpkeep:
         self._take = take
         self._leases = Leases(keeper, clock, KEEPING)
         self._failures: dict[tuple[str, str], tuple[int, datetime]] = {}
+        self.requested = asyncio.Event()
 
     async def once(self) -> None:
         """Do what is to be done for each mailbox; one that fails keeps no other waiting. Raises StoreError."""
@@ -93,6 +95,7 @@ class GraphUpkeep:
         known = await self._mailboxes.wish(upkeep)
         status = upkeep.action if known else "foreign-subscription"
         telemetry.log("upkeep_needed", level=logging.WARNING, stage=upkeep.source, status=status)
+        self.requested.set()
 
     async def _look_up(self, mailbox: str) -> tuple[Known | None, dict[str, str], ToDo]:
         known, wishes = await self._mailboxes.look_up(mailbox)

@@ -33,7 +33,7 @@ async def open_s3(access: Access, session: Any = None) -> AsyncIterator[Any]:
         yield client
 
 
-class S3Fetching:
+class S3MailFetcher:
     """``client``: of :func:`open_s3`; ``buckets``: those that may be read from, all where it is None; ``own``: our
     addresses, or domains as ``@example.com``.
     """

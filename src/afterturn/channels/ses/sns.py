@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from afterturn import telemetry
+from afterturn.channels.http_client import HttpClient, HttpTimeouts, failure_of, send_repeatable
 from afterturn.channels.sanitize import json_object
-from afterturn.channels.types import Rejected, WebhookRequest
-from afterturn.clock import parse_time
+from afterturn.channels.sending import Reason, TryLater, Uncertain, Undeliverable
+from afterturn.channels.types import Rejected, SubscriptionEvent, WebhookRequest
+from afterturn.clock import Clock, parse_time
 from afterturn.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -31,6 +35,13 @@ MAX_AGE = timedelta(hours=1, minutes=30)
 MAX_AHEAD = timedelta(minutes=15)
 MAX_CERTIFICATES = 32
 MAX_CERTIFICATE_BYTES = 64 * 1024
+
+TIMEOUTS = HttpTimeouts(connect=3.0, silence=5.0, whole=8.0)
+"""A webhook waits for it, and SNS gives up after fifteen seconds."""
+
+_OF_SNS = re.compile(r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?/[\x21-\x7e]{1,4096}")
+"""Looked at again, where the call is made: whatever a stranger's envelope says, nobody else is called."""
+_CONFIRMED = re.compile(rb"<SubscriptionArn>\s*arn:[\x21-\x7e]{1,400}?</SubscriptionArn>")
 
 _HOST = r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?"
 _CERTIFICATE_URL = re.compile(_HOST + r"/SimpleNotificationService-[A-Za-z0-9]{1,64}\.pem")
@@ -76,6 +87,47 @@ class SigningCertificates:
             del self._keys[next(iter(self._keys))]
         self._keys[url] = (key, expires)
         return key
+
+
+class SnsClient:
+    """``http``: opened with :data:`TIMEOUTS`. Raises TryLater, and Undeliverable for what is refused for good."""
+
+    def __init__(self, http: HttpClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+
+    async def certificate(self, url: str) -> bytes:
+        """The certificate; a :data:`~afterturn.channels.ses.sns.FetchUrl`."""
+        return await self._get(url, MAX_CERTIFICATE_BYTES)
+
+    async def confirm(self, url: str) -> None:
+        """Confirm the subscription; a second time changes nothing."""
+        answer = await self._get(url, MAX_CERTIFICATE_BYTES)
+        if not _CONFIRMED.search(answer):
+            raise TryLater("sns", Reason.UNAVAILABLE, "unreadable")
+
+    async def confirm_subscription(self, upkeep: SubscriptionEvent) -> None:
+        """Confirm a subscription of a topic that our settings name, also one that has ended.
+
+        Whoever has read a notification can end it, as each holds the address that does. It is over for good where the
+        settings name its topic no longer.
+        """
+        if upkeep.action == "resubscribe":
+            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="to-be-confirmed-anew")
+        await self.confirm(upkeep.reference["url"])
+
+    async def _get(self, url: str, max_bytes: int) -> bytes:
+        if not _OF_SNS.fullmatch(url):
+            raise Undeliverable("sns", Reason.REFUSED, "not-a-host-of-sns")
+        answer = await send_repeatable(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
+        if answer.status == 200 and not answer.truncated:
+            return answer.body
+        found = failure_of("sns", answer, self._clock())
+        if isinstance(found, TryLater) and answer.status >= 400:
+            raise found
+        if isinstance(found, Uncertain) or answer.truncated:
+            raise TryLater("sns", Reason.UNAVAILABLE, str(answer.status))
+        raise Undeliverable("sns", Reason.REFUSED, str(answer.status))
 
 
 async def verify(

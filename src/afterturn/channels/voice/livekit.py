@@ -15,9 +15,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import clean_lines, from_iso, get_path, ignored_reason, json_object, secrets_equal
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
+from afterturn.channels.voice import LiveKitSettings
 from afterturn.channels.voice.calls import TranscriptEntry, call_event, entries
+from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.clock import EPOCH
 
 CLOCK_SKEW = timedelta(minutes=1)
@@ -36,6 +39,22 @@ OTHER_KINDS = {
     "ingress_started",
     "ingress_ended",
 }
+
+
+def endpoints(settings: LiveKitSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    key, region = settings.livekit_api_key, context.phone_region
+    if not key or settings.livekit_api_secret is None:
+        return {}
+    secret = settings.livekit_api_secret.get_secret_value()
+    return {
+        "livekit": WebhookEndpoint(
+            verify=lambda request, now: verify(request, key, secret, now=now),
+            parse=lambda request, now: parse(request, now=now, region=region),
+        )
+    }
+
+
+connect = webhooks_only(endpoints)
 
 
 def verify(request: WebhookRequest, api_key: str, api_secret: str, *, now: datetime) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import (
     clean_lines,
     from_millis,
@@ -19,7 +20,9 @@ from afterturn.channels.sanitize import (
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
+from afterturn.channels.voice import RetellSettings
 from afterturn.channels.voice.calls import ENDED, TranscriptEntry, after, call_event, entries, has_speech, parse_lines
+from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.clock import EPOCH
 
 SIGNATURE_HEADER = "x-retell-signature"
@@ -46,6 +49,21 @@ _UNREACHED = {
     "invalid_destination": "failed",
 }
 _NAMES = {"agent": "agent", "user": "user", "transfer target": "transfer_target"}
+
+
+def endpoints(settings: RetellSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.retell_api_key is None:
+        return {}
+    key, region = settings.retell_api_key.get_secret_value(), context.phone_region
+    return {
+        "retell": WebhookEndpoint(
+            verify=lambda request, now: verify(request, key, now=now),
+            parse=lambda request, now: parse(request, now=now, region=region),
+        )
+    }
+
+
+connect = webhooks_only(endpoints)
 
 
 def verify(request: WebhookRequest, api_key: str, *, now: datetime) -> None:

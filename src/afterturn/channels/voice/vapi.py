@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import (
     clean_lines,
     from_iso,
@@ -26,7 +27,9 @@ from afterturn.channels.sanitize import (
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
+from afterturn.channels.voice import VapiSettings
 from afterturn.channels.voice.calls import TranscriptEntry, after, call_event, entries, has_speech, parse_lines
+from afterturn.channels.webhooks import WebhookEndpoint
 
 OTHER_KINDS = {
     "assistant.started",
@@ -64,6 +67,21 @@ _UNREACHED = {
 }
 _NAMES = {"ai": "agent", "assistant": "agent", "bot": "agent", "user": "user", "customer": "user"}
 _TURN = re.compile(r"(?:^|(?<=\s))(?=(?:AI|Assistant|Bot|User|Customer): )")
+
+
+def endpoints(settings: VapiSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.vapi_secret is None:
+        return {}
+    secret, region = settings.vapi_secret.get_secret_value(), context.phone_region
+    return {
+        "vapi": WebhookEndpoint(
+            verify=lambda request, now: verify(request, secret),
+            parse=lambda request, now: parse(request, now=now, region=region),
+        )
+    }
+
+
+connect = webhooks_only(endpoints)
 
 
 def verify(request: WebhookRequest, secret: str) -> None:

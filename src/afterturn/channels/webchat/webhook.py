@@ -6,13 +6,18 @@ delivery change nothing. What is answered is read from the API, or comes to a co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
+from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import clean_lines
+from afterturn.channels.signed import SignatureVerifier
 from afterturn.channels.types import ChannelEvent, InboundMessage, Party, Thread, WebhookRequest
+from afterturn.channels.webchat import WebChatSettings
+from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.errors import InvalidInput
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Id, Record, Text
@@ -32,6 +37,16 @@ class ChatMessage(Record):
     sender: Id | None = None
     account: Id = ACCOUNT
     name: Annotated[str, Field(max_length=200)] = ""
+
+
+def endpoints(settings: WebChatSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.web_secret is None:
+        return {}
+    verifier = SignatureVerifier(settings.web_secret, "web")
+    return {"web": WebhookEndpoint(verifier.verify, lambda request, now: parse(request, now=now))}
+
+
+connect = webhooks_only(endpoints)
 
 
 def parse(request: WebhookRequest, *, now: datetime) -> tuple[ChannelEvent, ...]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from afterturn.aws.names import Names
-from afterturn.config import CHANNELS
+from afterturn.channels.registry import PROVIDERS
 from afterturn.errors import ConfigError, InvalidInput
 from afterturn.model import Emitter
 from afterturn.operations.resources import VISIBILITY_S
@@ -138,7 +138,7 @@ def wants_app(part: Part, environment: Mapping[str, str]) -> bool:
 
 
 def has_channels(environment: Mapping[str, str]) -> bool:
-    return any(environment.get(f"AFTERTURN_{name.upper()}") for name in CHANNELS)
+    return any(environment.get(f"AFTERTURN_{provider.opened_by.upper()}") for provider in PROVIDERS)
 
 
 def services_of(part: Part, environment: Mapping[str, str]) -> frozenset[str]:

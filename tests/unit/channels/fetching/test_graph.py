@@ -13,7 +13,7 @@ from tests.unit.channels.sending.outlook import MAILBOX, Outlook, access, failed
 from tests.unit.channels.sending.rig import LOST, NOW, PATIENT, Fault, Told, calling, patience, serving
 
 from afterturn.channels.http_client import HttpTimeouts
-from afterturn.channels.outlook.fetch import MAX_MESSAGE_BYTES, GraphFetching
+from afterturn.channels.outlook.fetch import MAX_MESSAGE_BYTES, GraphFetcher
 from afterturn.channels.outlook.webhook import parse
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, InboundMessage
@@ -48,7 +48,7 @@ async def fetched(
     (asked,) = parse(json_request({"value": [notification]}), client_states={"s"})
     assert isinstance(asked, FetchRequest)
     async with calling(limits) as http:
-        return await GraphFetching(access(http, outlook), accounts=accounts).fetch(asked)
+        return await GraphFetcher(access(http, outlook), accounts=accounts).fetch(asked)
 
 
 async def test_a_message_is_fetched_with_everything_that_is_needed_of_it(outlook: Outlook) -> None:
@@ -111,7 +111,7 @@ async def test_a_draft_is_nothing(outlook: Outlook) -> None:
 
 async def test_a_token_that_is_no_longer_taken_is_renewed(outlook: Outlook) -> None:
     async with calling() as http:
-        fetcher = GraphFetching(access(http, outlook))
+        fetcher = GraphFetcher(access(http, outlook))
         asked = FetchRequest("graph", {"resource": RESOURCE})
         await fetcher.fetch(asked)
         outlook.forget_tokens()
@@ -174,7 +174,7 @@ async def test_what_graph_refuses_for_good_is_nothing() -> None:
 @pytest.mark.parametrize("resource", ["", "/users", "users/../groups", "users//x", "users/%2e%2e/x", "..", "users/x/"])
 async def test_a_reference_that_leads_elsewhere_is_not_followed(outlook: Outlook, resource: str) -> None:
     async with calling() as http:
-        found = await GraphFetching(access(http, outlook)).fetch(FetchRequest("graph", {"resource": resource}))
+        found = await GraphFetcher(access(http, outlook)).fetch(FetchRequest("graph", {"resource": resource}))
     assert found == Ignored("bad-reference")
     assert not outlook.calls
 
@@ -182,7 +182,7 @@ async def test_a_reference_that_leads_elsewhere_is_not_followed(outlook: Outlook
 async def test_no_message_names_an_address_of_its_own_to_call(outlook: Outlook) -> None:
     resource = "users/x/messages/y?$select=z#"
     async with calling() as http:
-        fetcher = GraphFetching(access(http, outlook))
+        fetcher = GraphFetcher(access(http, outlook))
         await fetcher.fetch(FetchRequest("graph", {"resource": resource}))
         await fetcher.fetch(FetchRequest("graph", {"resource": "https:/evil.example/x"}))
     assert {call.headers["host"] for call in outlook.calls} == {outlook.url.removeprefix("http://")}

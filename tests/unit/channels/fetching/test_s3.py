@@ -28,7 +28,7 @@ from afterturn.aws.session import Access
 from afterturn.channels.email.message import MAX_MAIL_BYTES
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.ses import fetch as s3
-from afterturn.channels.ses.fetch import S3Fetching, open_s3
+from afterturn.channels.ses.fetch import S3MailFetcher, open_s3
 from afterturn.channels.ses.webhook import parse_notification
 from afterturn.channels.types import FetchRequest, Ignored, InboundMessage, SuppressReason
 from afterturn.clock import to_text
@@ -58,7 +58,7 @@ async def bucket(access: Access, session: Any, objects: Mapping[str, bytes]) -> 
 
 async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -> None:  # noqa: F811
     async with bucket(access, session, {"in/1 ä+b": RAW}) as client:
-        mail = await S3Fetching(client, clock=clock).fetch(asked("in/1 ä+b", bucket=of(access), spam="FAIL"))
+        mail = await S3MailFetcher(client, clock=clock).fetch(asked("in/1 ä+b", bucket=of(access), spam="FAIL"))
     assert isinstance(mail, InboundMessage)
     assert (mail.provider_id, mail.text, mail.party.account) == (
         "q1@tenant.example",
@@ -74,7 +74,7 @@ async def test_the_mail_that_ses_tells_of_is_found_by_what_it_says(access: Acces
     (told,) = parse_notification(message.replace(bucket_name(message), of(access)), now=NOW)
     assert isinstance(told, FetchRequest)
     async with bucket(access, session, {told.reference["key"]: RAW}) as client:
-        mail = await S3Fetching(client, clock=clock).fetch(told)
+        mail = await S3MailFetcher(client, clock=clock).fetch(told)
     assert isinstance(mail, InboundMessage)
     assert mail.text == "The tap drips."
 
@@ -97,13 +97,13 @@ async def test_of_a_mail_that_is_too_large_the_beginning_is_kept(
 
     monkeypatch.setattr(s3, "parse_fetched", seen)
     async with bucket(access, session, {"in/1": RAW + b"x" * 1_000_000}) as client:
-        await S3Fetching(client, clock=clock).fetch(asked(bucket=of(access)))
+        await S3MailFetcher(client, clock=clock).fetch(asked(bucket=of(access)))
     assert read == [len(RAW) + 11]
 
 
 async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access: Access, session: Any) -> None:  # noqa: F811
     async with bucket(access, session, {}) as client:
-        fetcher = S3Fetching(client, clock=clock)
+        fetcher = S3MailFetcher(client, clock=clock)
         with pytest.raises(TryLater) as later:
             await fetcher.fetch(asked(received_at=NOW - timedelta(minutes=4), bucket=of(access)))
         assert later.value.after == timedelta(seconds=30)
@@ -116,7 +116,9 @@ async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access:
 async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: Access, session: Any) -> None:  # noqa: F811
     async with open_s3(access, session) as client:
         with pytest.raises(TryLater) as later:
-            await S3Fetching(client, clock=clock).fetch(asked(received_at=NOW - timedelta(days=1), bucket=of(access)))
+            await S3MailFetcher(client, clock=clock).fetch(
+                asked(received_at=NOW - timedelta(days=1), bucket=of(access))
+            )
     assert (later.value.reason, later.value.code) == (Reason.CONFIGURATION, "NoSuchBucket")
 
 
@@ -126,10 +128,11 @@ async def test_only_named_buckets_are_read_and_mail_of_another_is_kept_for_when_
 ) -> None:
     async with bucket(access, session, {"in/1": RAW}) as client:
         with pytest.raises(TryLater) as later:
-            await S3Fetching(client, clock=clock, buckets={"other"}).fetch(asked(bucket=of(access)))
+            await S3MailFetcher(client, clock=clock, buckets={"other"}).fetch(asked(bucket=of(access)))
         assert (later.value.reason, later.value.code) == (Reason.CONFIGURATION, "foreign-bucket")
         assert isinstance(
-            await S3Fetching(client, clock=clock, buckets={of(access)}).fetch(asked(bucket=of(access))), InboundMessage
+            await S3MailFetcher(client, clock=clock, buckets={of(access)}).fetch(asked(bucket=of(access))),
+            InboundMessage,
         )
 
 
@@ -139,12 +142,12 @@ async def test_a_mail_that_ses_has_encrypted_is_not_taken_for_one_that_says_some
 ) -> None:
     async with bucket(access, session, {}) as client:
         await client.put_object(Bucket=of(access), Key="in/1", Body=b"\x8f\x01", Metadata={"x-amz-key-v2": "AQIDAH"})
-        assert await S3Fetching(client, clock=clock).fetch(asked(bucket=of(access))) == Ignored("mail-encrypted")
+        assert await S3MailFetcher(client, clock=clock).fetch(asked(bucket=of(access))) == Ignored("mail-encrypted")
 
 
 @pytest.mark.parametrize("reference", [{}, {"bucket": BUCKET}, {"key": "in/1"}, {"bucket": "", "key": ""}])
 async def test_a_reference_that_names_nothing_is_nothing(reference: dict[str, str]) -> None:
-    assert await S3Fetching(object(), clock=clock).fetch(FetchRequest("s3", reference)) == Ignored("bad-reference")
+    assert await S3MailFetcher(object(), clock=clock).fetch(FetchRequest("s3", reference)) == Ignored("bad-reference")
 
 
 class S3(Provider):
@@ -162,10 +165,10 @@ def failed(status: int, code: str) -> Told:
 
 
 @asynccontextmanager
-async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3Fetching]:  # noqa: F811
+async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3MailFetcher]:  # noqa: F811
     way = Access(region="eu-west-1", endpoint=url, access_key="1" * 12, secret_key="test", attempts=1, **given)
     async with open_s3(way, session) as client:
-        yield S3Fetching(client, clock=clock)
+        yield S3MailFetcher(client, clock=clock)
 
 
 @pytest.mark.parametrize(

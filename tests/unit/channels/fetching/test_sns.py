@@ -14,8 +14,7 @@ from tests.unit.channels.sns_rig import envelope, posted
 
 from afterturn.channels.http_client import HttpTimeouts, open_http
 from afterturn.channels.sending import Reason, SendFailed, TryLater, Undeliverable
-from afterturn.channels.ses.certificates import LIMITS, SnsFetching
-from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES, SigningCertificates
+from afterturn.channels.ses.sns import MAX_CERTIFICATE_BYTES, TIMEOUTS, SigningCertificates, SnsClient
 from afterturn.channels.ses.webhook import parse
 from afterturn.channels.types import Rejected, SubscriptionEvent
 
@@ -66,9 +65,9 @@ async def sns() -> AsyncIterator[Sns]:
 
 
 @asynccontextmanager
-async def fetching(sns: Sns, limits: HttpTimeouts = PATIENT) -> AsyncIterator[SnsFetching]:
+async def fetching(sns: Sns, limits: HttpTimeouts = PATIENT) -> AsyncIterator[SnsClient]:
     async with open_http(limits, ToHere(sns.url)) as http:
-        yield SnsFetching(http, clock)
+        yield SnsClient(http, clock)
 
 
 async def test_a_certificate_is_fetched_and_a_subscription_confirmed(sns: Sns) -> None:
@@ -174,7 +173,7 @@ async def test_the_token_of_a_subscription_is_in_no_log_and_in_no_error(
 
 
 def test_the_limits_are_shorter_than_the_patience_of_sns() -> None:
-    assert LIMITS.connect <= LIMITS.whole < 15
+    assert TIMEOUTS.connect <= TIMEOUTS.whole < 15
 
 
 async def test_a_subscription_that_somebody_ended_begins_anew_and_that_is_told_loudly(
@@ -186,9 +185,9 @@ async def test_a_subscription_that_somebody_ended_begins_anew_and_that_is_told_l
     assert isinstance(ended, SubscriptionEvent)
     assert isinstance(begun, SubscriptionEvent)
     async with fetching(sns) as fetch:
-        await fetch.keep(begun)
+        await fetch.confirm_subscription(begun)
         assert not caplog.records
-        await fetch.keep(ended)
+        await fetch.confirm_subscription(ended)
     assert sns.confirmed == ["2336412f37very-secret"] * 2
     [told] = caplog.records
     assert (told.levelname, "very-secret" in caplog.text) == ("ERROR", False)
