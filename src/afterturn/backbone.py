@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from afterturn import telemetry
-from afterturn.bridge.bridge import Bridge, wait_any
-from afterturn.bridge.reading import IN_PROCESS, ReceiveOptions, receive_until_stopped
+from afterturn.bridge.bridge import IN_PROCESS, Bridge, ReceiveOptions, wait_any
 from afterturn.clock import Clock
 from afterturn.config import Profile, Settings
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
@@ -143,7 +142,7 @@ class Backbone:
         poll = self.settings.poll.total_seconds()
         async with asyncio.TaskGroup() as group:
             if bridging:
-                group.create_task(receive_until_stopped(self._bridge, stop, self._wake, self._reading, poll=poll))
+                group.create_task(self._bridge.run(stop, self._wake, self._reading, poll=poll))
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))

@@ -19,8 +19,7 @@ from tests.contract.reactions.temporal_servers import DYNAMIC
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
-from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import ReceiveOptions
+from afterturn.bridge.bridge import Bridge, ReceiveOptions
 from afterturn.clock import system_clock
 from afterturn.config import Settings, read_settings
 from afterturn.local import temporal

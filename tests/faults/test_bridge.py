@@ -12,8 +12,8 @@ from tests.contract.samples import T0, at
 from tests.contract.stream import event, names
 from tests.faults.rig import LEASE, Counter, open_rig, registry_of
 
+from afterturn.bridge.bridge import ReceiveOptions
 from afterturn.bridge.plan import backoff
-from afterturn.bridge.reading import ReceiveOptions, receive_until_stopped
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.reactions.port import Signal
 from afterturn.stream.port import MAX_RECEIVES, Depth, Queue
@@ -132,7 +132,7 @@ class TestEngineDown:
             await rig.settle("c1", "m1")
             rig.moody.down = 30
             stop = asyncio.Event()
-            running = asyncio.create_task(rig.bridge.run(stop, asyncio.Event(), limit=10, poll=0.0))
+            running = asyncio.create_task(rig.bridge.run(stop, asyncio.Event(), ReceiveOptions(batch=10), poll=0.0))
             while rig.moody.down:
                 rig.clock.advance(timedelta(hours=13))
                 await asyncio.sleep(0.001)
@@ -150,7 +150,7 @@ class TestEngineDown:
             rig.moody.down = 10**6
             stop = asyncio.Event()
             reading = ReceiveOptions(batch=10, long_polls=8)
-            running = asyncio.create_task(receive_until_stopped(rig.bridge, stop, asyncio.Event(), reading, poll=0.001))
+            running = asyncio.create_task(rig.bridge.run(stop, asyncio.Event(), reading, poll=0.001))
             await asyncio.sleep(0.05)  # what is being received when an outage begins cannot know of it
             for _ in range(20):
                 rig.clock.advance(timedelta(hours=13))
@@ -168,7 +168,7 @@ class TestEngineDown:
             await rig.settle("c1", "m1")
             rig.moody.down = 2
             stop, wake = asyncio.Event(), asyncio.Event()
-            loop = asyncio.create_task(rig.bridge.run(stop, wake, limit=10, poll=0.001))
+            loop = asyncio.create_task(rig.bridge.run(stop, wake, ReceiveOptions(batch=10), poll=0.001))
             while rig.moody.down or (await rig.stream.depth()).main:
                 rig.clock.advance(timedelta(minutes=1))
                 await asyncio.sleep(0.002)

@@ -12,6 +12,7 @@ from tests.contract.machines import fast_folder
 from tests.contract.samples import T0, at
 from tests.faults.rig import LEASE, Counter, Outside, Rig, open_rig, registry_of
 
+from afterturn.bridge.bridge import ReceiveOptions
 from afterturn.errors import StoreBusy, StoreError, StreamUnavailable
 from afterturn.model import Turn
 from afterturn.reactions.registry import Registry
@@ -144,7 +145,7 @@ async def test_the_running_service_survives_a_file_that_is_busy_now_and_then(pat
         rig = Rig(sound.database, consumers(outside), caller.clock, faults=faults)
         stop, wake = asyncio.Event(), asyncio.Event()
         loops = [
-            asyncio.create_task(rig.bridge.run(stop, wake, limit=10, poll=0.001)),
+            asyncio.create_task(rig.bridge.run(stop, wake, ReceiveOptions(batch=10), poll=0.001)),
             asyncio.create_task(rig.worker.run(stop, poll=0.001)),
         ]
         await caller.tell(sound, between=False)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.faults.rig import open_rig, registry_of
 
-from afterturn.bridge.outage import Outage
-from afterturn.bridge.reading import ReceiveOptions, receive_until_stopped
+from afterturn.bridge.bridge import Outage, ReceiveOptions
 
 ENGINE, STORE = "EngineUnavailable", "StoreBusy"
 
@@ -89,7 +88,7 @@ async def test_all_loops_of_a_bridge_tell_of_one_outage(tmp_path: Path, told: To
         rig.moody.down = 10**6
         stop = asyncio.Event()
         running = asyncio.create_task(
-            receive_until_stopped(rig.bridge, stop, asyncio.Event(), ReceiveOptions(batch=10, long_polls=4), poll=0.001)
+            rig.bridge.run(stop, asyncio.Event(), ReceiveOptions(batch=10, long_polls=4), poll=0.001)
         )
         while not rig.moody.refusals:  # noqa: ASYNC110 - asks a bridge
             await asyncio.sleep(0.001)

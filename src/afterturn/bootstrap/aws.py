@@ -12,8 +12,7 @@ from afterturn.bootstrap.access import access_of
 from afterturn.bootstrap.naming import names_of
 from afterturn.bootstrap.policy import policy_of
 from afterturn.bootstrap.signalling import SQS_BATCH, address_of, visibility_of
-from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import ReceiveOptions
+from afterturn.bridge.bridge import Bridge, ReceiveOptions
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import MissingExtra

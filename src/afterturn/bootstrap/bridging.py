@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from afterturn.app import App
-from afterturn.bridge.bridge import Bridge
-from afterturn.bridge.reading import IN_PROCESS, ReceiveOptions, receive_until_stopped
+from afterturn.bridge.bridge import IN_PROCESS, Bridge, ReceiveOptions
 from afterturn.clock import Clock, system_clock
 from afterturn.config import Profile, Settings
 from afterturn.consumers.shipped import ShippedOptions, register_shipped
@@ -28,7 +27,7 @@ class LoneBridge:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until stopped; what has begun is finished."""
-        await receive_until_stopped(self.bridge, stop, asyncio.Event(), self.reading, poll=self.poll.total_seconds())
+        await self.bridge.run(stop, asyncio.Event(), self.reading, poll=self.poll.total_seconds())
 
 
 def signalled_by(app: App) -> Registry:

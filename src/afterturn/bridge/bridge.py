@@ -1,18 +1,18 @@
-"""The bridge: one handler for a batch, and the loop that feeds it."""
+"""The bridge: handles batches of stream records, and the loops that receive them."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import logging
+import time
 import uuid
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from afterturn import telemetry
-from afterturn.bridge.outage import Outage
 from afterturn.bridge.plan import BatchPlan, backoff, held_up, plan_batch
 from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
@@ -22,10 +22,10 @@ from afterturn.stream.port import Delivery, Queue, Receipt, Stream
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What became of a batch.
+    """The result of a batch.
 
-    ``done``: receipts to be acknowledged (none where the engine has done so). ``failed``: deliveries that were given
-    back. ``down``: the error of an engine that does not answer.
+    ``done``: receipts to acknowledge (empty if the engine has acknowledged them). ``failed``: deliveries that were
+    released for another receive. ``down``: the error of an engine that does not answer.
     """
 
     done: tuple[Receipt, ...]
@@ -33,11 +33,29 @@ class BatchResult:
     down: EngineUnavailable | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiveOptions:
+    """How a bridge receives from a stream.
+
+    ``batch``: records per receive. ``long_polls``: concurrent receives on the main queue, for a stream whose receives
+    wait for records; 0 for a stream that answers at once and wakes the bridge when something is published. ``rest``:
+    seconds to wait after a batch that was not full, so that records published one by one share a batch.
+    """
+
+    batch: int = 200
+    long_polls: int = 0
+    rest: float = 0.0
+
+
+IN_PROCESS = ReceiveOptions(rest=0.05)
+"""For a stream in this process."""
+
+
 class Bridge:
     """Reads both queues and signals consumers by name.
 
-    ``visibility``: how soon the batch of a bridge that died is handed out again; a batch takes milliseconds.
-    ``strangers``: groups of the direct queue that wait for a consumer which this bridge does not know.
+    ``visibility``: how soon the batch of a crashed bridge is handed out again; handling a batch takes milliseconds.
+    ``unknown_consumers``: groups of the retry queue whose consumer this bridge does not know.
     """
 
     def __init__(self, stream: Stream, engine: Signaler, consumers: Collection[str], *, visibility: timedelta) -> None:
@@ -48,19 +66,30 @@ class Bridge:
         self.unknown_consumers: set[tuple[str | None, str]] = set()
         self._down = False
         self._outage = Outage()
-        self._runs = itertools.count()
+        self._loops = itertools.count()
+
+    async def run(
+        self, stop: asyncio.Event, wake: asyncio.Event, options: ReceiveOptions = IN_PROCESS, *, poll: float
+    ) -> None:
+        """Read both queues until stopped. ``poll``: seconds between two receives if nothing wakes the bridge."""
+        if not options.long_polls:
+            await self._receive(stop, wake, tuple(Queue), options, poll)
+            return
+        async with asyncio.TaskGroup() as group:
+            for queue in (*[Queue.MAIN] * options.long_polls, Queue.RETRY):
+                group.create_task(self._receive(stop, asyncio.Event(), (queue,), options, poll))
 
     async def pump(self, queue: Queue, *, limit: int) -> int:
-        """Receive one batch and handle it; returns how many records there were. Raises EngineUnavailable."""
+        """Receive one batch and handle it; returns the number of records. Raises EngineUnavailable."""
         batch = await self._stream.receive(queue, limit=limit, visibility=self._visibility)
         if batch:
             await self.handle(batch)
         return len(batch)
 
     async def handle(self, batch: Sequence[Delivery]) -> None:
-        """Signal every consumer of every event, and acknowledge what is done with.
+        """Signal every consumer of every event, and acknowledge the records that are done.
 
-        Raises EngineUnavailable after the batch was given back.
+        Raises EngineUnavailable after releasing the batch.
         """
         outcome = await self.deliver(batch, visibility=self._visibility)
         if outcome.done:
@@ -69,54 +98,47 @@ class Bridge:
             raise outcome.down
 
     async def deliver(self, batch: Sequence[Delivery], *, visibility: timedelta | None = None) -> BatchResult:
-        """Signal every consumer of every event, and say what may be acknowledged: nothing before it is safe elsewhere.
+        """Signal every consumer of every event; returns what may be acknowledged: nothing before it is safe elsewhere.
 
-        An invalid record goes to the dead letters alone. A consumer that refuses gets the event parked in the direct
-        queue, and the record is done with. What fails is given back, and with it what stands behind it in its group.
-        ``visibility``: while the engine takes its time, the records are kept invisible for so long at a time.
+        Only an invalid record goes to the dead letters. If a consumer refuses, the event is deferred to the retry
+        queue for that consumer, and the record is done. A record that fails is released, together with the records
+        behind it in its group. ``visibility``: while the engine works, records are kept invisible for this long at a
+        time.
         """
-        todo = plan_batch(batch, self._consumers)
-        unburied = [delivery for delivery, reason in todo.invalid if not await self._dead_letter(delivery, reason)]
-        failed = held_up(batch, unburied)
+        plan = plan_batch(batch, self._consumers)
+        not_moved = [delivery for delivery, reason in plan.invalid if not await self._dead_letter(delivery, reason)]
+        failed = held_up(batch, not_moved)
         if failed:
-            invalid = {delivery for delivery, _ in todo.invalid}
-            todo = plan_batch([one for one in batch if one not in invalid and one not in failed], self._consumers)
+            invalid = {delivery for delivery, _ in plan.invalid}
+            rest = [delivery for delivery in batch if delivery not in invalid and delivery not in failed]
+            plan = plan_batch(rest, self._consumers)
             await self._release(failed, error="dead_letters_unavailable")
-        self.unknown_consumers |= {(delivery.consumer, delivery.group) for delivery in todo.unknown_consumer}
-        await self._release(todo.unknown_consumer, error="unknown_consumer")
-        failed += todo.unknown_consumer
-        valid = [delivery for delivery, _ in todo.valid]
+        self.unknown_consumers |= {(delivery.consumer, delivery.group) for delivery in plan.unknown_consumer}
+        await self._release(plan.unknown_consumer, error="unknown_consumer")
+        failed += plan.unknown_consumer
+        valid = [delivery for delivery, _ in plan.valid]
         receipts = [delivery.receipt for delivery in valid]
         try:
-            async with self._kept(receipts, visibility):
-                accepted = await self._engine.signal(todo.signals, receipts)
+            async with self._kept_invisible(receipts, visibility):
+                result = await self._engine.signal(plan.signals, receipts)
         except EngineUnavailable as error:
             await self._release(valid, error=type(error).__name__)
             return BatchResult(done=(), failed=(*failed, *valid), down=error)
-        if accepted.acknowledged:
+        if result.acknowledged:
             return BatchResult(done=(), failed=tuple(failed))
-        unparked = await self._defer(todo, accepted.refused)
-        done = [delivery.receipt for delivery in valid if delivery not in unparked]
-        return BatchResult(done=tuple(done), failed=(*failed, *unparked))
+        not_deferred = await self._defer(plan, result.refused)
+        done = [delivery.receipt for delivery in valid if delivery not in not_deferred]
+        return BatchResult(done=tuple(done), failed=(*failed, *not_deferred))
 
-    async def run(
-        self,
-        stop: asyncio.Event,
-        wake: asyncio.Event,
-        *,
-        limit: int,
-        poll: float,
-        queues: Collection[Queue] = tuple(Queue),
-        rest: float = 0.0,
+    async def _receive(
+        self, stop: asyncio.Event, wake: asyncio.Event, queues: Sequence[Queue], options: ReceiveOptions, poll: float
     ) -> None:
-        """Pump until stopped. While store or stream do not answer, wait and try again.
+        """Pump until stopped. While the store or the stream does not answer, wait and try again.
 
-        While the engine is down nothing is received by any run, so that an outage uses up one receive of a record and
-        not all; where receives wait for records, those that wait when it begins may use up a second one. ``queues``:
-        there each queue needs a run of its own, and a ``wake`` of its own. ``rest``: seconds after a batch that was not
-        full, so that what comes meanwhile is taken together.
+        While the engine is down no loop receives, so that an outage uses up one receive of a record and not all of
+        them. If receives wait for records, those that wait when the outage begins may use up a second one.
         """
-        pause, run = poll, next(self._runs)
+        pause, loop = poll, next(self._loops)
         while not stop.is_set():
             wake.clear()
             try:
@@ -124,54 +146,61 @@ class Bridge:
                     await self._engine.ready()
                     self._down = False
                     self._outage.answered()
-                handled = [await self.pump(queue, limit=limit) for queue in queues]
-                self._outage.end(run)
+                handled = [await self.pump(queue, limit=options.batch) for queue in queues]
+                self._outage.end(loop)
                 pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
                 self._down = self._down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
-                self._outage.begin(run, type(error).__name__)
+                self._outage.begin(loop, type(error).__name__)
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
-            elif rest and max(handled) < limit:
-                await wait_any(stop, timeout=rest)
+            elif options.rest and max(handled) < options.batch:
+                await wait_any(stop, timeout=options.rest)
 
-    async def _defer(self, todo: BatchPlan, refused: Sequence[RefusedSignal]) -> list[Delivery]:
-        """Put what single consumers refused aside; returns the deliveries that had to be given back."""
-        by_key = {(one.signal.consumer, one.signal.conversation_id): one for one in refused}
+    async def _defer(self, plan: BatchPlan, refused: Sequence[RefusedSignal]) -> list[Delivery]:
+        """Publish refused signals to the retry queue; returns the deliveries that had to be released instead."""
+        by_key = {(refusal.signal.consumer, refusal.signal.conversation_id): refusal for refusal in refused}
         failed: dict[Delivery, str] = {}
-        for delivery, event in todo.valid:
+        for delivery, event in plan.valid:
             if delivery.consumer is not None:
-                if one := by_key.get((delivery.consumer, event.conversation_id)):
-                    failed[delivery] = one.error
+                if refusal := by_key.get((delivery.consumer, event.conversation_id)):
+                    failed[delivery] = refusal.error
                 continue
-            mine = [one for one in refused if one.signal.conversation_id == event.conversation_id]
             try:
-                for one in mine:
-                    await self._stream.publish(event, consumer=one.signal.consumer, emission=uuid.uuid4().hex)
-                    _tell_parked(one, event)
+                for refusal in refused:
+                    if refusal.signal.conversation_id == event.conversation_id:
+                        await self._publish_deferred(event, refusal)
             except StreamUnavailable as error:
                 failed[delivery] = type(error).__name__
-        behind = held_up([delivery for delivery, _ in todo.valid], failed)
+        behind = held_up([delivery for delivery, _ in plan.valid], failed)
         for delivery in behind:
             await self._release([delivery], error=failed.get(delivery, "held_up"))
         return behind
 
+    async def _publish_deferred(self, event: TurnSettled, refusal: RefusedSignal) -> None:
+        consumer = refusal.signal.consumer
+        await self._stream.publish(event, consumer=consumer, emission=uuid.uuid4().hex)
+        telemetry.signals_deferred.labels(consumer=consumer).inc()
+        telemetry.log(
+            "signal_deferred", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refusal.error
+        )
+
     @asynccontextmanager
-    async def _kept(self, receipts: Sequence[Receipt], visibility: timedelta | None) -> AsyncIterator[None]:
-        """Keep records invisible for as long as the block takes."""
+    async def _kept_invisible(self, receipts: Sequence[Receipt], visibility: timedelta | None) -> AsyncIterator[None]:
+        """Extend the records' visibility timeout for as long as the block takes."""
         if visibility is None or not receipts:
             yield
             return
-        keeper = asyncio.create_task(self._keep(receipts, visibility))
+        extending = asyncio.create_task(self._extend_visibility(receipts, visibility))
         try:
             yield
         finally:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+            extending.cancel()
+            await asyncio.wait([extending])
 
-    async def _keep(self, receipts: Sequence[Receipt], visibility: timedelta) -> None:
+    async def _extend_visibility(self, receipts: Sequence[Receipt], visibility: timedelta) -> None:
         while True:
             await asyncio.sleep(visibility.total_seconds() / 3)
             try:
@@ -180,7 +209,7 @@ class Bridge:
                 telemetry.log("visibility_not_extended", level=logging.WARNING, error=type(error).__name__)
 
     async def _release(self, deliveries: Sequence[Delivery], *, error: str) -> None:
-        """Give records back. Where that fails they come back by themselves, when their visibility ends."""
+        """Make records visible again later. If that fails, they are when their visibility timeout ends."""
         alike: dict[tuple[str, str | None, int, int], int] = {}
         for delivery in deliveries:
             delay = backoff(delivery.receives)
@@ -204,7 +233,7 @@ class Bridge:
             )
 
     async def _dead_letter(self, delivery: Delivery, reason: str) -> bool:
-        """Move a record to the dead letters; whether they took it."""
+        """Move a record to the dead letters; returns whether that succeeded."""
         queue = delivery.receipt.queue.value
         try:
             await self._stream.dead_letter(delivery, reason=reason)
@@ -216,16 +245,47 @@ class Bridge:
         return True
 
 
-def _tell_parked(refused: RefusedSignal, event: TurnSettled) -> None:
-    consumer = refused.signal.consumer
-    telemetry.signals_deferred.labels(consumer=consumer).inc()
-    telemetry.log(
-        "signal_deferred", level=logging.WARNING, consumer=consumer, event_id=event.event_id, error=refused.error
-    )
+class Outage:
+    """Logs when an outage begins and when it ends: once, however many loops meet it and however often each tries.
+
+    ``seconds``: a monotonic clock. A ``loop`` is any number that identifies one.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._loops: set[int] = set()
+        self._logged: set[str] = set()
+        self._began = 0.0
+        self._answered: float | None = None
+
+    def begin(self, loop: int, error: str) -> None:
+        """A loop met an error; each kind of error is logged once."""
+        if not self._loops:
+            self._began = self._seconds()
+            self._logged.clear()
+        self._loops.add(loop)
+        self._answered = None
+        if error not in self._logged:
+            self._logged.add(error)
+            telemetry.log("bridge_paused", level=logging.ERROR, error=error)
+
+    def answered(self) -> None:
+        """The engine answers again; the outage ends when every loop has gone on."""
+        if self._answered is None:
+            self._answered = self._seconds()
+
+    def end(self, loop: int) -> None:
+        """A loop has gone on."""
+        if loop not in self._loops:
+            return
+        self._loops.discard(loop)
+        if not self._loops:
+            ended = self._seconds() if self._answered is None else self._answered
+            telemetry.log("bridge_resumed", level=logging.WARNING, age_s=round(ended - self._began))
 
 
 async def wait_any(*events: asyncio.Event, timeout: float) -> None:
-    """Until one of the events is set or the time is over."""
+    """Wait until one of the events is set, or for ``timeout`` seconds."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

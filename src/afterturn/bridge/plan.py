@@ -17,10 +17,10 @@ _BACKOFF = (timedelta(seconds=5), timedelta(minutes=2), timedelta(hours=1), time
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """``valid``: deliveries with their event, in order. ``invalid``: those for the dead letters, with the reason.
+    """``valid``: deliveries with their event, in order. ``invalid``: deliveries for the dead letters, with the reason.
 
-    ``unknown``: direct ones for a consumer that this bridge does not know (another version may). ``signals``: one for
-    each consumer and conversation.
+    ``unknown_consumer``: records of the retry queue whose consumer this bridge does not know (another version may).
+    ``signals``: one for each consumer and conversation.
     """
 
     valid: tuple[tuple[Delivery, TurnSettled], ...]
@@ -56,22 +56,22 @@ def plan_batch(batch: Sequence[Delivery], consumers: Collection[str]) -> BatchPl
 
 
 def held_up(batch: Sequence[Delivery], failed: Collection[Delivery]) -> list[Delivery]:
-    """What must not be handled: the failed ones, and what stands behind them in their groups."""
+    """The deliveries that must not be handled: the failed ones, and those behind them in their groups."""
     blocked: set[tuple[str | None, str]] = set()
-    found = []
+    held = []
     for delivery in batch:
         group = (delivery.consumer, delivery.group)
         if delivery in failed or group in blocked:
             blocked.add(group)
-            found.append(delivery)
-    return found
+            held.append(delivery)
+    return held
 
 
 def backoff(receives: int) -> timedelta:
     """How long a record stays invisible after its n-th receive failed: seconds first, hours in the end.
 
-    The last of five receives comes 13 hours after the first, so they outlast an outage of half a day. Who fails then
-    goes to the dead letters without another wait.
+    The last of five receives comes 13 hours after the first, so records outlast an outage of half a day. A record that
+    fails then goes to the dead letters without another wait.
     """
     return _BACKOFF[receives - 1] if receives <= len(_BACKOFF) else timedelta(0)
 
