@@ -63,3 +63,13 @@ def test_every_page_is_reached_from_the_index() -> None:
             if "://" not in target:
                 ahead.append((page.parent / target).resolve())
     assert set(DOCUMENTS) <= seen
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_path_that_a_contributor_is_sent_to_exists(document: str) -> None:
+    """Paths in backticks; those of the architecture page are relative to the package."""
+    text = re.sub(r"^```.*?^```$", "", (REPOSITORY / document).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    paths = re.findall(r"`([\w.-]+(?:/[\w.-]*)+|\w+\.(?:py|toml|md))`", text)
+    assert paths
+    for path in paths:
+        assert any((base / path).exists() for base in (REPOSITORY, REPOSITORY / "src/afterturn")), path
