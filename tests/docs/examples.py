@@ -1,10 +1,10 @@
-"""Finds the examples in a document and runs them as a reader would: in order, in one empty folder.
+"""Runs the examples of a document as a reader would: in order, in one empty folder.
 
-- ```` ```python ```` whose first line is a comment that is a file name (``# reactions.py``) is saved under it, like
-  any other block that begins so (``# topics.toml``). Other Python blocks are run.
-- ```` ```console ````: each line that begins with ``$ `` is a command of the shell (with the lines that begin with
-  ``> ``), and the lines below it must appear in its output in this order; ``…`` stands for anything.
-- ```` ```sh ```` is for what cannot run in a test: set-up, services, what waits for Ctrl-C.
+- A block whose first line is a comment with a file name (``# reactions.py``, ``# topics.toml``) is saved as that file.
+  Other ```` ```python ```` blocks are run.
+- ```` ```console ````: each line that begins with ``$ `` is a shell command, continued by lines that begin with ``> ``.
+  The lines below it must appear in its output in this order; ``…`` matches anything.
+- ```` ```sh ```` is for what cannot run in a test: set-up, services, commands that wait for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILE = re.compile(r"(?:#|//) ([\w.-]+\.(?:py|toml|json|jsonl))\n")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A block of a document. ``line``: where it begins."""
+    """A fenced block of a document, with the number of its first line."""
 
     language: str
     body: str
@@ -34,27 +34,33 @@ class Example:
 
 
 def examples(document: Path) -> Iterator[Example]:
-    """Every fenced block that names its language."""
+    """Every fenced block with a language."""
     text = document.read_text("utf-8")
     for block in _BLOCK.finditer(text):
         yield Example(block[1], block[2], text[: block.start()].count("\n") + 1)
 
 
 def run(example: Example, folder: Path) -> None:
-    """Do in the folder what the example says; raises AssertionError where it does not do what it shows."""
-    named = _FILE.match(example.body)
-    if named:
-        (folder / named[1]).write_text(example.body[named.end() :] if named[1].endswith("json") else example.body)
+    """Runs an example in the folder.
+
+    Raises:
+        AssertionError: the example fails, or its output differs.
+    """
+    file_name = _FILE.match(example.body)
+    if file_name:
+        (folder / file_name[1]).write_text(
+            example.body[file_name.end() :] if file_name[1].endswith("json") else example.body
+        )
     elif example.language == "json":
         json.loads(example.body)
     elif example.language == "python":
-        done = _run([sys.executable, "-c", example.body], folder)
-        assert done.returncode == 0, done.stdout
+        result = _run([sys.executable, "-c", example.body], folder)
+        assert result.returncode == 0, result.stdout
     elif example.language == "console":
         for command, expected in _commands(example.body):
-            done = _run(["bash", "-o", "pipefail", "-uc", command], folder)
-            assert done.returncode == 0, f"$ {command}\n{done.stdout}"
-            _appear(expected, done.stdout, command)
+            result = _run(["bash", "-o", "pipefail", "-uc", command], folder)
+            assert result.returncode == 0, f"$ {command}\n{result.stdout}"
+            _check_output(expected, result.stdout, command)
 
 
 def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
@@ -66,7 +72,7 @@ def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
                 yield command, expected
             command, expected = line[2:], []
         elif command is None:
-            raise AssertionError(f"a console block begins with a command, not with {line!r}")
+            raise AssertionError(f"a console block must begin with a command, not with {line!r}")
         elif line.startswith("> ") and not expected:
             command += "\n" + line[2:]
         else:
@@ -75,12 +81,12 @@ def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
         yield command, expected
 
 
-def _appear(expected: list[str], output: str, command: str) -> None:
+def _check_output(expected: list[str], output: str, command: str) -> None:
     lines = iter(" ".join(line.split()) for line in output.splitlines())
     for line in expected:
         pattern = re.compile(".*".join(re.escape(part) for part in " ".join(line.split()).split("…")))
-        if line.strip() and not any(pattern.fullmatch(told) for told in lines):
-            raise AssertionError(f"$ {command}\nnever said (in this order): {line}\nbut said:\n{output}")
+        if line.strip() and not any(pattern.fullmatch(printed) for printed in lines):
+            raise AssertionError(f"$ {command}\nnot printed (in this order): {line}\nprinted:\n{output}")
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Whatever the documents show can be done, and says what they say."""
+"""The examples in the documentation work and print what the documentation shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.docs.examples import Example, examples, run
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 RUN = ("python", "console", "toml", "json", "jsonl")
-WITH_EXAMPLES = [document for document in DOCUMENTS if any(one.language in RUN for one in examples(document))]
+WITH_EXAMPLES = [document for document in DOCUMENTS if any(example.language in RUN for example in examples(document))]
 NOT_RUN = re.compile(r"(make|pip|git|systemctl|journalctl|export|afterturn( --app \S+)? (up|serve)|afterturn aws)\b")
 
 
@@ -25,14 +25,14 @@ def test_the_examples_of_a_document_work(document: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_what_is_shown_without_being_run_could_not_be_run(document: Path) -> None:
+def test_only_commands_that_cannot_run_in_a_test_are_not_run(document: Path) -> None:
     for example in examples(document):
         if example.language == "sh":
             for line in example.body.splitlines():
-                assert NOT_RUN.match(line), f"{document.name}:{example.line}: {line!r} belongs into a console block"
+                assert NOT_RUN.match(line), f"{document.name}:{example.line}: {line!r} belongs in a console block"
 
 
-def test_an_example_that_does_something_else_is_found(tmp_path: Path) -> None:
+def test_an_example_with_different_output_fails(tmp_path: Path) -> None:
     run(Example("console", "$ echo one; echo two; echo three\none\nt…e\n", 1), tmp_path)
     for wrong in ("$ echo one\ntwo\n", "$ echo one; echo two\ntwo\none\n", "$ false\n"):
         with pytest.raises(AssertionError):

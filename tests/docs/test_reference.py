@@ -1,4 +1,4 @@
-"""The reference says what the code does, because it follows from the code or is compared with it."""
+"""The reference pages agree with the code: they are generated from it or compared with it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_the_formats_page_names_every_format() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_every_link_has_a_target(document: Path) -> None:
     text = document.read_text("utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_every_page_is_reached_from_the_index() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     seen: set[Path] = set()
     ahead = [REPOSITORY / "README.md"]
     while ahead:
