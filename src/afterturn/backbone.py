@@ -21,7 +21,7 @@ from afterturn.reactions.registry import Registry
 from afterturn.settle import Settler, SettleResult
 from afterturn.store.port import ConsumerState, Job, Registration, Store
 from afterturn.store.search import Searcher
-from afterturn.store.search_indexer import keep_index
+from afterturn.store.search_indexer import run_search_indexer
 from afterturn.stream.port import Stream
 
 _LOOKS = 5
@@ -147,7 +147,7 @@ class Backbone:
             if sweeping:
                 group.create_task(self._sweep(stop))
             if self.searcher is not None:
-                group.create_task(keep_index(self.searcher, stop, poll=poll))
+                group.create_task(run_search_indexer(self.searcher, stop, poll=poll))
 
     async def drain(self, *, eager: bool = False, progress: Callable[[Backlog], None] = lambda _: None) -> Backlog:
         """Run until nothing waits and nothing that this app can do is owed; returns what is left.

@@ -30,7 +30,7 @@ from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
 from afterturn.errors import WorkerCrashed
 from afterturn.ledger.debts import Debt
-from afterturn.store.pagination import every
+from afterturn.store.pagination import all_conversations
 
 OUTCOME = "outcome.pickle"
 _ALL = 1_000_000
@@ -48,7 +48,7 @@ async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
         registry = registry_of(make_app(), place.settings())
         told: list[Thread] = []
         clean_orders: list[WorkOrder] = []
-        async for conversation in every(backbone.store):
+        async for conversation in all_conversations(backbone.store):
             thread = await _thread(backbone, conversation)
             if thread.settled:
                 messages = (await backbone.store.messages(conversation.id))[: len(thread.settled)]

@@ -16,7 +16,7 @@ from tests.contract.samples import at, message, turn
 
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.sqlite.database import Database
-from afterturn.store.search_indexer import keep_index
+from afterturn.store.search_indexer import run_search_indexer
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
 from afterturn.store.sqlite.full_text import SearchLimits
 from afterturn.testing import ManualClock
@@ -98,7 +98,7 @@ async def test_the_index_follows_in_the_background_and_stops_when_it_is_told(
         store, search, stop = SqliteStore(database), SqliteSearch(database, SMALL), asyncio.Event()
         for number in range(20):
             await store.settle(turn(f"c{number}", message("m", number)), now=at(number), emitter="worker")
-        keeping = asyncio.create_task(keep_index(search, stop, poll=0.01))
+        keeping = asyncio.create_task(run_search_indexer(search, stop, poll=0.01))
 
         def lagging(connection):  # type: ignore[no-untyped-def]
             return connection.execute("SELECT count(*) FROM conversations WHERE searched_seq < 1").fetchone()[0]

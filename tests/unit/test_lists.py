@@ -11,7 +11,7 @@ from tests.contract.machines import fast_folder
 from tests.contract.samples import T0
 
 from afterturn.sqlite.database import Database
-from afterturn.store.port import FailureKey, OrderKey
+from afterturn.store.port import FailureKey, WorkOrderKey
 from afterturn.store.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ async def test_a_page_seeks_its_place_and_sorts_nothing(after: str | None, asked
     with fast_folder() as folder, Database.open(folder / "afterturn.db") as database:
         watched = Watched(database)
         store = SqliteStore(cast("Database", watched))
-        place = None if after is None else OrderKey(1, T0, after)
+        place = None if after is None else WorkOrderKey(1, T0, after)
         if asked == "failures":
             await store.failures(after=None if after is None else FailureKey("topics", after), limit=5)
         else:

@@ -11,7 +11,7 @@ from tests.contract.inbox.pages import ids
 from tests.contract.machines import fast_folder
 from tests.contract.samples import at, message, meta
 from tests.contract.store.shelf import settle_new
-from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
+from tests.unit.search_fixture import Desk, desk, desk_at, whatever_the_budget
 
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import Inbox, InboxQuery
@@ -19,14 +19,21 @@ from afterturn.inbox import search as inbox_search
 from afterturn.model import Channel, Status
 from afterturn.store.sqlite import SqliteSearch, full_text
 from afterturn.store.sqlite.full_text import LIMITS, SearchLimits
-from afterturn.store.tokenizer import wanted
+from afterturn.store.tokenizer import parse_terms
 from afterturn.testing import ManualClock
 
 __all__ = ["desk", "whatever_the_budget"]
 
 
 NARROW = SearchLimits(
-    postings=6, places=2, lagging=1, terms=2, caught_up=2, batch_messages=2, batch_bytes=40, read_at_once=2
+    postings=6,
+    candidates=2,
+    lagging=1,
+    words_per_prefix=2,
+    caught_up=2,
+    batch_messages=2,
+    batch_bytes=40,
+    read_at_once=2,
 )
 """So small that a handful of messages is a large fleet."""
 
@@ -79,7 +86,7 @@ async def test_search_finds_what_a_look_at_every_message_finds_newest_first(
                     await desk.store.edit_message(name, f"m{place}", text, at=at(1_000 + second))
                     texts[place] = text
                 elif do == "index":
-                    await desk.database.write(lambda c: full_text.index(c, limits))
+                    await desk.database.write(lambda c: full_text.index_batch(c, limits))
                 elif do == "reopen":
                     opened.__exit__(None, None, None)
                     opened = desk_at(path, limits)
@@ -87,8 +94,8 @@ async def test_search_finds_what_a_look_at_every_message_finds_newest_first(
             if caught_up:
                 await desk.index()
             for words in asked:
-                looked_for = wanted(words)
-                expected = [one for one in order if looked_for and any(map(looked_for.found_in, said[one]))]
+                looked_for = parse_terms(words)
+                expected = [one for one in order if looked_for and any(map(looked_for.match, said[one]))]
                 found = await desk.found(words, limit=2, budget=budget)
                 assert found == (expected if words else order)
         finally:
@@ -119,10 +126,10 @@ async def test_every_word_with_a_beginning_is_found(desk: Desk) -> None:
 
 
 async def test_a_beginning_of_very_many_words_hides_none(desk: Desk) -> None:
-    for number in range(LIMITS.terms + 5):
+    for number in range(LIMITS.words_per_prefix + 5):
         await desk.say(f"c{number}", f"a{number} key", now=number)
     await desk.index()
-    assert len(await desk.found("key a")) == len(await desk.found("a")) == LIMITS.terms + 5
+    assert len(await desk.found("key a")) == len(await desk.found("a")) == LIMITS.words_per_prefix + 5
 
 
 async def test_a_word_without_end_keeps_the_index_from_nobody(desk: Desk) -> None:
@@ -131,9 +138,9 @@ async def test_a_word_without_end_keeps_the_index_from_nobody(desk: Desk) -> Non
     await desk.say("c2", "xя", now=1)
     await desk.index()
     for typed, names in (("xя", ["c2", "c1"]), ("x" + "я" * 9, ["c1"]), ("x", ["c2", "c1"])):
-        looked_for = wanted(typed)
+        looked_for = parse_terms(typed)
         assert looked_for is not None
-        assert set(await desk.search.places(looked_for) or ()) == set(names)
+        assert set(await desk.search.candidates(looked_for) or ()) == set(names)
         assert await desk.found(typed) == names
 
 
@@ -176,7 +183,7 @@ async def test_an_edit_replaces_what_is_found(desk: Desk) -> None:
         await desk.index()
         assert await desk.found("boiler") == []
         for gone in ("boiler", "door"):
-            assert await desk.search.places(wanted(gone)) == {}, "the index still names it"  # type: ignore[arg-type]
+            assert await desk.search.candidates(parse_terms(gone)) == {}, "the index still names it"  # type: ignore[arg-type]
         assert name in await desk.found("lift")
 
 
@@ -239,8 +246,8 @@ async def test_what_is_typed_is_never_syntax(desk: Desk, words: str) -> None:
     said = "the heating and near, it is not broken: or so"
     await desk.say("c1", said)
     for _ in range(2):
-        looked_for = wanted(InboxQuery(words=words).words or "")
-        expected = ["c1"] if looked_for is not None and looked_for.found_in(said) else []
+        looked_for = parse_terms(InboxQuery(words=words).words or "")
+        expected = ["c1"] if looked_for is not None and looked_for.match(said) else []
         assert await desk.found(words) == expected
         await desk.index()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.contract.inbox.pages import ids
 from tests.contract.machines import fast_folder
-from tests.unit.search_desk import Desk, desk, desk_at, whatever_the_budget
+from tests.unit.search_fixture import Desk, desk, desk_at, whatever_the_budget
 
 from afterturn.inbox import InboxQuery
 from afterturn.inbox import search as inbox_search
@@ -55,7 +55,7 @@ class TestWhatASearchReads:
     async def test_a_frequent_word_costs_a_bounded_number_of_rows(
         self, monkeypatch: pytest.MonkeyPatch, postings: int, places: int
     ) -> None:
-        limits = replace(LIMITS, postings=postings, places=places)
+        limits = replace(LIMITS, postings=postings, candidates=places)
         with fast_folder() as folder, desk_at(folder / "a.db", limits) as desk:
             await self._fill(desk, 30)
             small = await self._rows(desk, monkeypatch, "nothing", budget=20)
@@ -87,7 +87,7 @@ class TestWhatASearchReads:
             await desk.say(f"c{number}", "a leak", now=number, property_id=f"p{number % 20}")
         await desk.index()
         asked: list[int] = []
-        among = desk.search.recency_among
+        among = desk.search.recency_of
 
         async def counting(part, ids, **more):  # type: ignore[no-untyped-def]
             asked.append(len(ids))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from afterturn.inbox.search import SNIPPET_CHARS, snippet
 from afterturn.store import tokenizer
-from afterturn.store.tokenizer import spelling, tokens, wanted
+from afterturn.store.tokenizer import normalized, parse_terms, tokens
 
 TEXTS = st.text(
     st.sampled_from("ab Éeé\u0301ßſİıK\u212aﬁ½暖气坏了ガｶﾞั่ำन\u093fक्।난방\u200d\u202e'-_*\"\n3٣👍\ufe0f"), max_size=20
@@ -20,8 +20,8 @@ TEXTS = st.text(
 
 
 def finds(words: str, text: str) -> bool:
-    looked_for = wanted(words)
-    return looked_for is not None and looked_for.found_in(text)
+    looked_for = parse_terms(words)
+    return looked_for is not None and looked_for.match(text)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_what_is_not_there_is_not_found(words: str, text: str) -> None:
 
 @pytest.mark.parametrize("words", ["", " ", "***", '"', "👍", "\0\ud800", "--"])
 def test_without_a_letter_or_a_digit_nothing_is_looked_for(words: str) -> None:
-    assert wanted(words) is None
+    assert parse_terms(words) is None
 
 
 @given(TEXTS)
 def test_every_text_is_found_by_itself_and_by_each_word_of_it(text: str) -> None:
-    assert spelling(text) == f" {' '.join(tokens(text))} "
+    assert normalized(text) == f" {' '.join(tokens(text))} "
     if tokens(text):
         assert finds(text, text)
     for word in text.split():
@@ -113,19 +113,19 @@ PHRASES = st.lists(
 
 @given(PHRASES, PHRASES)
 def test_what_is_found_is_marked_and_what_is_marked_is_in_the_text(words: str, text: str) -> None:
-    looked_for = wanted(words)
+    looked_for = parse_terms(words)
     if looked_for is None:
         return
     spans = looked_for.spans(text)
     assert all(0 <= start < end <= len(text) for start, end in spans)
     assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
-    if looked_for.found_in(text):
+    if looked_for.match(text):
         assert spans
 
 
 @given(PHRASES, PHRASES, st.integers(1, 8))
 def test_who_shows_a_part_is_told_of_that_part_alone(words: str, text: str, within: int) -> None:
-    looked_for = wanted(words)
+    looked_for = parse_terms(words)
     if looked_for is None:
         return
     spans, near = looked_for.spans(text), looked_for.spans(text, within=within)
@@ -133,7 +133,7 @@ def test_who_shows_a_part_is_told_of_that_part_alone(words: str, text: str, with
 
 
 def test_a_snippet_of_a_long_message_takes_apart_no_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_for = wanted("heat is broken")
+    looked_for = parse_terms("heat is broken")
     assert looked_for is not None
     taken: list[object] = []
 

@@ -13,7 +13,7 @@ from afterturn.inbox.cursor import Cursor, decode, encode
 from afterturn.inbox.filters import consumers_named, row_filter
 from afterturn.inbox.page import InboxPage, InboxRow, row_of
 from afterturn.inbox.query import InboxQuery, property_ids
-from afterturn.inbox.search import Recency, look_for
+from afterturn.inbox.search import RecencyReader, start_search
 from afterturn.model import Conversation
 from afterturn.store.pagination import key_of
 from afterturn.store.port import Range, RecencyKey, Registration, StoreReader
@@ -60,23 +60,28 @@ class Inbox:
         since, until = query.bounds(self._clock())
         if start is not None:
             since = start.since
-        words = await look_for(query.words, self._searcher, budget=query.budget) if query.words else None
+        words = await start_search(query.words, self._searcher, budget=query.budget) if query.words else None
         if query.words and words is None:
             return InboxPage((), None, complete=True, scanned=0)
         store = self._store if words is None else words.reader(self._store)
-        reader = _Merged(store, _ranges(query, since, until), start.after if start else None)
+        reader = _MergedRanges(store, _ranges(query, since, until), start.after if start else None)
         passes = row_filter(query)
         rows: list[InboxRow] = []
         scanned = 0
         last: Conversation | None = None
         unseen = 0
-        while len(rows) < query.limit and scanned < query.budget and not unseen and not (words and words.left <= 0):
+        while (
+            len(rows) < query.limit
+            and scanned < query.budget
+            and not unseen
+            and not (words and words.messages_left <= 0)
+        ):
             wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
             batch = await reader.read(wanted)
             passed = {one.id: row for one in batch if passes(row := row_of(one, registrations))}
             unread: Collection[str] = ()
             if words is not None and passed:
-                unread = await words.look(list(passed))
+                unread = await words.search(list(passed))
                 passed = {name: replace(row, hit=words.hits.get(name)) for name, row in passed.items()}
             for place, conversation in enumerate(batch):
                 if len(rows) == query.limit or conversation.id in unread:
@@ -130,7 +135,7 @@ def _ranges(query: InboxQuery, since: datetime | None, until: datetime | None) -
 
 
 @dataclass(slots=True)
-class _Part:
+class _RangeCursor:
     """A part of the index, the rows of it that were read and not handed out yet, and where to read on."""
 
     part: Range
@@ -138,7 +143,7 @@ class _Part:
     rows: deque[Conversation] = field(default_factory=deque)
     exhausted: bool = False
 
-    async def fill(self, store: Recency, limit: int) -> None:
+    async def fill(self, store: RecencyReader, limit: int) -> None:
         if self.rows or self.exhausted:
             return
         found = await store.recency(self.part, before=self.before, limit=limit)
@@ -148,12 +153,12 @@ class _Part:
             self.before = key_of(found.rows[-1])
 
 
-class _Merged:
+class _MergedRanges:
     """Several parts of the index as one, newest first, each read no further than is needed."""
 
-    def __init__(self, store: Recency, parts: Sequence[Range], before: RecencyKey | None) -> None:
+    def __init__(self, store: RecencyReader, parts: Sequence[Range], before: RecencyKey | None) -> None:
         self._store = store
-        self._parts = [_Part(part, before) for part in parts]
+        self._parts = [_RangeCursor(part, before) for part in parts]
         self._seen: set[str] = set()
 
     async def read(self, limit: int) -> list[Conversation]:

@@ -10,27 +10,27 @@ from afterturn.clock import to_text
 from afterturn.errors import InvalidQuery
 from afterturn.model import Message
 from afterturn.store.port import Range, RecencyKey, Slice
-from afterturn.store.search import Places, Searcher
-from afterturn.store.tokenizer import Wanted, wanted
+from afterturn.store.search import Candidates, Searcher
+from afterturn.store.tokenizer import SearchTerms, parse_terms
 
-MESSAGES_A_PAGE = 20_000
+MAX_MESSAGES_READ = 20_000
 """Messages that one request may read, but for those of the conversation with which it goes over."""
 
-FEW_ROWS = 500
+MIN_BUDGET_FOR_INDEX = 500
 """A request that may read no more rows of the inbox asks no index: reading them costs less."""
 
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 50
 
 
-class Recency(Protocol):
+class RecencyReader(Protocol):
     """The part of a reader that a page needs."""
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SnippetPart:
     """A part of a text; ``hit``: it is what was looked for."""
 
     text: str
@@ -42,7 +42,7 @@ class Hit:
     """The message with the words, the one that arrived last, and the part of its text where they are, in one line."""
 
     message: Message
-    snippet: tuple[Piece, ...]
+    snippet: tuple[SnippetPart, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,33 +55,33 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Words:
+class TextSearch:
     """One request's look for words, over conversations in order."""
 
     searcher: Searcher
-    wanted: Wanted
-    places: Places | None
-    left: int
+    terms: SearchTerms
+    candidates: Candidates | None
+    messages_left: int
     hits: dict[str, Hit] = field(default_factory=dict)
 
-    async def look(self, ids: Sequence[str]) -> frozenset[str]:
+    async def search(self, ids: Sequence[str]) -> frozenset[str]:
         """Look into these conversations, in this order; returns those for which nothing was left."""
         places: dict[str, tuple[int, ...] | None] = {
-            one: None if self.places is None else self.places.get(one, ()) for one in ids
+            one: None if self.candidates is None else self.candidates.get(one, ()) for one in ids
         }
-        looked = await self.searcher.look(places, self.wanted, limit=max(self.left, 0))
-        self.left -= looked.read
-        for name, message in looked.found.items():
-            spans = self.wanted.spans(message.text, within=SNIPPET_CHARS)
+        looked = await self.searcher.search(places, self.terms, limit=max(self.messages_left, 0))
+        self.messages_left -= looked.messages_read
+        for name, message in looked.matches.items():
+            spans = self.terms.spans(message.text, within=SNIPPET_CHARS)
             self.hits[name] = Hit(message, snippet(message.text, spans))
         return looked.unread
 
-    def reader(self, store: Recency) -> Recency:
+    def reader(self, store: RecencyReader) -> RecencyReader:
         """Of the recency index what the words may be in."""
-        return store if self.places is None else _Among(self.searcher, tuple(self.places))
+        return store if self.candidates is None else _CandidateReader(self.searcher, tuple(self.candidates))
 
 
-async def look_for(words: str, searcher: Searcher | None, *, budget: int) -> Words | None:
+async def start_search(words: str, searcher: Searcher | None, *, budget: int) -> TextSearch | None:
     """What a request looks for; None where nothing can have it. Raises InvalidQuery for a store that cannot look.
 
     ``budget``: rows of the inbox that it may read.
@@ -90,25 +90,25 @@ async def look_for(words: str, searcher: Searcher | None, *, budget: int) -> Wor
         raise InvalidQuery(
             "words: of messages are searched in the embedded profile only; leave them out, or ask for the participant"
         )
-    looked_for = wanted(words)
+    looked_for = parse_terms(words)
     if looked_for is None:
         return None
-    places = None if budget <= FEW_ROWS else await searcher.places(looked_for)
-    return Words(searcher, looked_for, places, MESSAGES_A_PAGE)
+    places = None if budget <= MIN_BUDGET_FOR_INDEX else await searcher.candidates(looked_for)
+    return TextSearch(searcher, looked_for, places, MAX_MESSAGES_READ)
 
 
-def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
+def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[SnippetPart, ...]:
     """About SNIPPET_CHARS of a text in one line, from a little before the first span on; marked where spans are."""
     first = spans[0][0] if spans else 0
     start = 0 if first <= _LEAD_CHARS else _word_start(text, first - _LEAD_CHARS, first)
     end = min(len(text), start + SNIPPET_CHARS)
-    pieces: list[Piece] = [Piece("…")] if start else []
+    pieces: list[SnippetPart] = [SnippetPart("…")] if start else []
     at = start
     for begin, until in (span for span in spans if span[0] < end):
-        pieces += [Piece(text[at:begin]), Piece(text[begin : min(until, end)], hit=True)]
+        pieces += [SnippetPart(text[at:begin]), SnippetPart(text[begin : min(until, end)], hit=True)]
         at = min(until, end)
-    pieces.append(Piece(text[at:end] + ("…" if end < len(text) else "")))
-    return tuple(Piece(_one_line(piece.text), piece.hit) for piece in pieces if piece.text)
+    pieces.append(SnippetPart(text[at:end] + ("…" if end < len(text) else "")))
+    return tuple(SnippetPart(_one_line(piece.text), piece.hit) for piece in pieces if piece.text)
 
 
 def _word_start(text: str, start: int, end: int) -> int:
@@ -126,7 +126,7 @@ def _one_line(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Among:
+class _CandidateReader:
     """``by_property``: so that each of many properties is asked for its own alone."""
 
     searcher: Searcher
@@ -141,4 +141,4 @@ class _Among:
             ids = self.by_property.get(part.property_id, ())
             if not ids:
                 return Slice((), exhausted=True)
-        return await self.searcher.recency_among(part, ids, before=before, limit=limit)
+        return await self.searcher.recency_of(part, ids, before=before, limit=limit)

@@ -17,7 +17,7 @@ from afterturn.event import make_event
 from afterturn.ledger.debts import Debt, debts_of, overdue_after, remind
 from afterturn.model import UNASSIGNED, Channel, Conversation, FlushMode, Origin
 from afterturn.reactions.state import ReactionState
-from afterturn.store.pagination import walk
+from afterturn.store.pagination import iterate
 from afterturn.store.port import ConsumerState, Range, Store
 from afterturn.stream.port import Publisher
 
@@ -97,7 +97,7 @@ class Ledger:
         registrations = await self._store.registrations()
         debts: list[Debt] = []
         checked = 0
-        async for conversation in walk(self._store, (selection or Selection()).range()):
+        async for conversation in iterate(self._store, (selection or Selection()).range()):
             debts += await debts_of(conversation, registrations, self._store, now, grace)
             checked += 1
             if checked % _READ == 0:
@@ -165,7 +165,7 @@ class Ledger:
         emitted = 0
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async for conversation in walk(self._store, (selection or Selection()).range()):
+        async for conversation in iterate(self._store, (selection or Selection()).range()):
             behind = [name for name in names if _is_behind(conversation, name)]
             if behind:
                 await self._store.request(conversation.id, behind, now=self._clock())

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from afterturn.model import Conversation
 from afterturn.store.port import Range, RecencyKey, StoreReader
 
-_LARGEST_READ = 500
+_MAX_READ = 500
 
 
-async def walk(store: StoreReader, part: Range, *, limit: int | None = None) -> AsyncIterator[Conversation]:
+async def iterate(store: StoreReader, part: Range, *, limit: int | None = None) -> AsyncIterator[Conversation]:
     """A part of the recency index, newest first: the newest ``limit`` rows of it, or all."""
     before: RecencyKey | None = None
     left = limit
     while left is None or left > 0:
-        wanted = _LARGEST_READ if left is None else min(left, _LARGEST_READ)
+        wanted = _MAX_READ if left is None else min(left, _MAX_READ)
         found = await store.recency(part, before=before, limit=wanted)
         for conversation in found.rows:
             yield conversation
@@ -28,18 +28,18 @@ async def walk(store: StoreReader, part: Range, *, limit: int | None = None) -> 
 
 async def newest(store: StoreReader, limit: int) -> tuple[Conversation, ...]:
     """The newest ``limit`` conversations over all properties."""
-    return tuple([one async for one in walk(store, Range(), limit=limit)])
+    return tuple([one async for one in iterate(store, Range(), limit=limit)])
 
 
 def of_property(store: StoreReader, property_id: str | None) -> AsyncIterator[Conversation]:
     """Every conversation of a property (None: the unassigned ones), newest first."""
-    return walk(store, Range(of_property=True, property_id=property_id))
+    return iterate(store, Range(of_property=True, property_id=property_id))
 
 
-async def every(store: StoreReader) -> AsyncIterator[Conversation]:
+async def all_conversations(store: StoreReader) -> AsyncIterator[Conversation]:
     """Every conversation, in the order of ids, also those without a place in the recency index."""
     after: str | None = None
-    while batch := await store.scan(after=after, limit=_LARGEST_READ):
+    while batch := await store.scan(after=after, limit=_MAX_READ):
         for conversation in batch:
             yield conversation
         after = batch[-1].id

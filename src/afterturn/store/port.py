@@ -117,7 +117,7 @@ class FailureKey:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class OrderKey:
+class WorkOrderKey:
     """The place of a work order among all. ``rank``: of its urgency."""
 
     rank: int
@@ -125,7 +125,7 @@ class OrderKey:
     order_id: str
 
     @classmethod
-    def of(cls, order: WorkOrder) -> OrderKey:
+    def of(cls, order: WorkOrder) -> WorkOrderKey:
         return cls(order.urgency.rank, order.opened_at, order.id)
 
 
@@ -331,7 +331,7 @@ class StoreReader(Protocol):
         *,
         conversation_id: str | None = None,
         open_only: bool = True,
-        after: OrderKey | None = None,
+        after: WorkOrderKey | None = None,
         limit: int,
     ) -> tuple[WorkOrder, ...]:
         """Most urgent first, then oldest first, beyond ``after``."""
@@ -365,7 +365,6 @@ __all__ = [
     "Keeper",
     "LeasedJob",
     "Note",
-    "OrderKey",
     "Range",
     "ReactionWindow",
     "RecencyKey",
@@ -377,5 +376,6 @@ __all__ = [
     "StoreReader",
     "StoredStamp",
     "WaitingJob",
+    "WorkOrderKey",
     "Writer",
 ]

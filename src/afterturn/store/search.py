@@ -8,22 +8,22 @@ from typing import Protocol
 
 from afterturn.model import Message
 from afterturn.store.port import Range, RecencyKey, Slice
-from afterturn.store.tokenizer import Wanted
+from afterturn.store.tokenizer import SearchTerms
 
-Places = Mapping[str, tuple[int, ...] | None]
+Candidates = Mapping[str, tuple[int, ...] | None]
 """Conversations, and the arrival numbers of the messages to look at; None: any of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class SearchResult:
     """What a look into messages found: in each conversation the message with the words that arrived last.
 
     ``unread``: conversations that were not looked at any more; ``read``: messages that were; a long one counts more.
     """
 
-    found: Mapping[str, Message]
+    matches: Mapping[str, Message]
     unread: frozenset[str]
-    read: int
+    messages_read: int
 
 
 class Searcher(Protocol):
@@ -33,11 +33,11 @@ class Searcher(Protocol):
         """Take at most about ``limit`` messages into the index; returns whether there are more."""
         ...
 
-    async def places(self, wanted: Wanted) -> Places | None:
+    async def candidates(self, terms: SearchTerms) -> Candidates | None:
         """Where the words may be, and nowhere else; None where that is in too many places to be named."""
         ...
 
-    async def recency_among(
+    async def recency_of(
         self, part: Range, ids: Sequence[str], *, before: RecencyKey | None = None, limit: int
     ) -> Slice:
         """As ``Reader.recency``, of these conversations only."""
@@ -47,7 +47,7 @@ class Searcher(Protocol):
         """These conversations by the property that each belongs to; None: the unassigned ones."""
         ...
 
-    async def look(self, places: Places, wanted: Wanted, *, limit: int) -> Looked:
+    async def search(self, candidates: Candidates, terms: SearchTerms, *, limit: int) -> SearchResult:
         """Read the messages of these conversations, in this order.
 
         Once ``limit`` messages were read no further conversation is begun; the first one always is.

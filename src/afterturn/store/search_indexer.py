@@ -9,14 +9,14 @@ from afterturn import telemetry
 from afterturn.errors import StoreError
 from afterturn.store.search import Searcher
 
-AT_ONCE = 2_000
+BATCH_MESSAGES = 2_000
 """Messages that are taken into the index before the next pause."""
-REST = 19
+REST_FACTOR = 19
 """A pause is so many times as long as what was done before it: the index takes a twentieth of the writer's time."""
 AFTER_FAILURE_S = 60.0
 
 
-async def keep_index(searcher: Searcher, stop: asyncio.Event, *, poll: float) -> None:
+async def run_search_indexer(searcher: Searcher, stop: asyncio.Event, *, poll: float) -> None:
     """Catch up until stopped, and rest in between, ``poll`` seconds at least: few large batches cost less than many.
 
     Whoever looks for words finds them without this, too; it only takes longer.
@@ -25,8 +25,8 @@ async def keep_index(searcher: Searcher, stop: asyncio.Event, *, poll: float) ->
     while not stop.is_set():
         began = loop.time()
         try:
-            await searcher.catch_up(limit=AT_ONCE)
-            pause = max(REST * (loop.time() - began), poll)
+            await searcher.catch_up(limit=BATCH_MESSAGES)
+            pause = max(REST_FACTOR * (loop.time() - began), poll)
         except StoreError as error:
             telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
             pause = AFTER_FAILURE_S

@@ -52,7 +52,7 @@ class _Letters(dict[int, str | None]):
 _LETTERS = _Letters()
 
 
-def spelling(text: str) -> str:
+def normalized(text: str) -> str:
     """The words of a text, a blank before and after each: ``" cafe "``; a blank alone where it has none."""
     return f" {' '.join(tokens(text))} "
 
@@ -81,52 +81,52 @@ def _cut(word: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Needle:
+class SearchTerm:
     """What has to stand in a message as it stands here: a word, or several with nothing but signs between them.
 
     ``open_end``: the last token may be the beginning of one.
     """
 
     tokens: tuple[str, ...]
-    open_end: bool
+    is_prefix: bool
 
     @property
     def text(self) -> str:
         """The part of a spelling that it is."""
-        return f" {' '.join(self.tokens)}{'' if self.open_end else ' '}"
+        return f" {' '.join(self.tokens)}{'' if self.is_prefix else ' '}"
 
-    def fits(self, placed: Sequence[tuple[str, int, int]]) -> bool:
+    def matches(self, placed: Sequence[tuple[str, int, int]]) -> bool:
         """Whether these tokens of a text begin with it."""
         *head, last = self.tokens
         if len(placed) <= len(head) or any(placed[step][0] != token for step, token in enumerate(head)):
             return False
         token = placed[len(head)][0]
-        return token.startswith(last) if self.open_end else token == last
+        return token.startswith(last) if self.is_prefix else token == last
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchTerms:
     """All of these, in one message."""
 
-    needles: tuple[Needle, ...]
+    terms: tuple[SearchTerm, ...]
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        return tuple(needle.text for needle in self.needles)
+        return tuple(needle.text for needle in self.terms)
 
-    def found_in(self, text: str) -> bool:
-        spelt = spelling(text)
+    def match(self, text: str) -> bool:
+        spelt = normalized(text)
         return all(one in spelt for one in self._texts)
 
     @property
-    def whole(self) -> frozenset[str]:
+    def whole_tokens(self) -> frozenset[str]:
         """Tokens that such a message has."""
-        return frozenset(token for one in self.needles for token in (one.tokens[:-1] if one.open_end else one.tokens))
+        return frozenset(token for one in self.terms for token in (one.tokens[:-1] if one.is_prefix else one.tokens))
 
     @property
-    def beginnings(self) -> frozenset[str]:
+    def prefixes(self) -> frozenset[str]:
         """Beginnings of tokens that such a message has."""
-        return frozenset(one.tokens[-1] for one in self.needles if one.open_end)
+        return frozenset(one.tokens[-1] for one in self.terms if one.is_prefix)
 
     def spans(self, text: str, *, within: int | None = None) -> list[tuple[int, int]]:
         """Where they are in a text, from and to, in order, none within another.
@@ -134,37 +134,37 @@ class Wanted:
         ``within``: only those that begin within so many characters of the first; the text is read no further.
         """
         placed = _placed(text)
-        ahead = deque(islice(placed, max(len(needle.tokens) for needle in self.needles)))
+        ahead = deque(islice(placed, max(len(needle.tokens) for needle in self.terms)))
         found: list[tuple[int, int]] = []
         while ahead:
             token, start, _ = ahead[0]
             if found and within is not None and start - found[0][0] >= within:
                 break
-            for needle in (*self._by_first.get(token, ()), *self._beginnings):
-                if needle.fits(ahead):
+            for needle in (*self._by_first_token.get(token, ()), *self._prefix_terms):
+                if needle.matches(ahead):
                     found.append((start, ahead[len(needle.tokens) - 1][2]))
             ahead.popleft()
             ahead.extend(islice(placed, 1))
         return _united(found)
 
     @cached_property
-    def _beginnings(self) -> tuple[Needle, ...]:
+    def _prefix_terms(self) -> tuple[SearchTerm, ...]:
         """Those that any token may begin with."""
-        return tuple(one for one in self.needles if one.open_end and len(one.tokens) == 1)
+        return tuple(one for one in self.terms if one.is_prefix and len(one.tokens) == 1)
 
     @cached_property
-    def _by_first(self) -> dict[str, list[Needle]]:
+    def _by_first_token(self) -> dict[str, list[SearchTerm]]:
         """The others, by their first token: a text is gone through once, however many are looked for."""
-        found: dict[str, list[Needle]] = {}
-        for one in self.needles:
-            if one not in self._beginnings:
+        found: dict[str, list[SearchTerm]] = {}
+        for one in self.terms:
+            if one not in self._prefix_terms:
                 found.setdefault(one.tokens[0], []).append(one)
         return found
 
 
-def wanted(words: str) -> Wanted | None:
+def parse_terms(words: str) -> SearchTerms | None:
     """What was typed; the last word may be a beginning. None where there is no letter and no digit in it."""
-    needles: list[Needle] = []
+    needles: list[SearchTerm] = []
     pieces = words.split()
     for number, piece in enumerate(pieces, 1):
         found = tokens(piece)
@@ -173,10 +173,10 @@ def wanted(words: str) -> Wanted | None:
         lone = len(found[-1]) == 1 and _UNSPACED.match(found[-1]) is not None
         if lone and len(found) > 1 and len(found[-2]) == 2 and found[-2][1] == found[-1]:
             found.pop()  # the sentence may go on behind the last pair
-            needles.append(Needle(tuple(found), open_end=False))
+            needles.append(SearchTerm(tuple(found), is_prefix=False))
         else:
-            needles.append(Needle(tuple(found), open_end=lone or number == len(pieces)))
-    return Wanted(tuple(dict.fromkeys(needles))) if needles else None
+            needles.append(SearchTerm(tuple(found), is_prefix=lone or number == len(pieces)))
+    return SearchTerms(tuple(dict.fromkeys(needles))) if needles else None
 
 
 def _placed(text: str) -> Iterator[tuple[str, int, int]]:

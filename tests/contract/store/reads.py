@@ -12,7 +12,7 @@ from tests.contract.store.shelf import settle_new
 from afterturn.clock import parse_time
 from afterturn.errors import InvalidInput
 from afterturn.model import Conversation, Stamp
-from afterturn.store.pagination import every, key_of, newest, of_property, walk
+from afterturn.store.pagination import all_conversations, iterate, key_of, newest, of_property
 from afterturn.store.port import Range, RecencyKey, Store
 
 
@@ -162,8 +162,8 @@ class ReadContract:
             await store.save_conversation(meta(f"c{number:04}", created_at=at(number)), now=at(9999))
         names = [f"c{number:04}" for number in reversed(range(502))]
         if limit is None:
-            assert ids([row async for row in walk(store, Range())]) == names
-            assert ids([row async for row in every(store)]) == sorted(names)
+            assert ids([row async for row in iterate(store, Range())]) == names
+            assert ids([row async for row in all_conversations(store)]) == sorted(names)
         else:
             assert ids(await newest(store, limit)) == names[:limit]
 

@@ -12,7 +12,7 @@ from tests.contract.store.shelf import Shelf, settle_new
 
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, Urgency
-from afterturn.store.port import ConsumerState, Failure, FailureKey, OrderKey, Registration, Store
+from afterturn.store.port import ConsumerState, Failure, FailureKey, Registration, Store, WorkOrderKey
 
 
 async def stamp_of(store: Store, consumer: str = "topics", conversation_id: str = "c1") -> StoredStamp | None:
@@ -244,17 +244,17 @@ class StampContract:
         await store.close_work_order("c1", "w7", now=T0)
         parts: list[dict[str, Any]] = [{}, {"open_only": False}, {"conversation_id": "c1"}, {"conversation_id": "c2"}]
         for part in parts:
-            whole = [OrderKey.of(one) for one in await store.work_orders(**part, limit=99)]
+            whole = [WorkOrderKey.of(one) for one in await store.work_orders(**part, limit=99)]
             assert whole == sorted(whole)
             for limit in (1, 7, 20):
-                met: list[OrderKey] = []
+                met: list[WorkOrderKey] = []
                 while page := await store.work_orders(**part, after=met[-1] if met else None, limit=limit):
-                    met += [OrderKey.of(one) for one in page]
+                    met += [WorkOrderKey.of(one) for one in page]
                 assert met == whole
-        before = [OrderKey.of(one) for one in await store.work_orders(limit=99)]
+        before = [WorkOrderKey.of(one) for one in await store.work_orders(limit=99)]
         await store.close_work_order("c1", before[4].order_id, now=T0)
         rest = await store.work_orders(after=before[4], limit=99)
-        assert [OrderKey.of(one) for one in rest] == before[5:]
+        assert [WorkOrderKey.of(one) for one in rest] == before[5:]
 
     async def test_a_consumer_keeps_its_first_registration(self, store: Store) -> None:
         first = Registration("topics", T0, ConsumerState.SHADOW, timedelta(minutes=5))

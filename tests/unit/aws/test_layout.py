@@ -16,7 +16,7 @@ from afterturn.errors import ConfigError
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, Slot, SlotLayout, month_of
-from afterturn.store.dynamodb.merge import PartitionRows, merge
+from afterturn.store.dynamodb.reader import PartitionRows, merge
 
 layouts = st.one_of(
     st.just(Layout()),

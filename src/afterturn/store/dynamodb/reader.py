@@ -6,8 +6,12 @@ after a write may not have it yet. Nobody decides by them: the ledger's grace pe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from afterturn.aws.table import ENTITY, PROPERTY_RECENCY, WORK_ORDER, Index
 from afterturn.clock import to_text
@@ -16,12 +20,16 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import LayoutKind
 from afterturn.store.dynamodb.layout_source import LayoutSource
-from afterturn.store.dynamodb.merge import PartitionRows, merge
 from afterturn.store.dynamodb.requests import Query, all_starting
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.port import OrderKey, Range, RecencyKey, Slice
+from afterturn.store.port import Range, RecencyKey, Slice, WorkOrderKey
 
 _LARGEST_READ = 500
+_SPARE_ROWS = 4
+"""Shards are rarely hit evenly; a few rows more save most second reads."""
+
+Fetch = Callable[[int, Any], Awaitable[tuple[list[Plain], Any]]]
+"""A page of at most so many rows after a start key (None: the start), and the key to go on from (None: the end)."""
 
 
 class ConversationReader:
@@ -75,18 +83,20 @@ class ConversationReader:
         return tuple(rows.conversation(item) for item in items)
 
     async def work_orders(
-        self, conversation_id: str | None, open_only: bool, after: OrderKey | None, limit: int
+        self, conversation_id: str | None, open_only: bool, after: WorkOrderKey | None, limit: int
     ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None:
             query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
             own = [rows.work_order(item) async for item in self._table.items(query)]
-            wanted = [one for one in own if _is_wanted(one, open_only) and (after is None or OrderKey.of(one) > after)]
-            return tuple(sorted(wanted, key=OrderKey.of)[:limit])
+            wanted = [
+                one for one in own if _is_wanted(one, open_only) and (after is None or WorkOrderKey.of(one) > after)
+            ]
+            return tuple(sorted(wanted, key=WorkOrderKey.of)[:limit])
         partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
         above = None if after is None else keys.urgency(after.rank, after.opened_at, after.order_id)
         queries = [Query(partition, index=WORK_ORDER, above=above) for partition in partitions]
         found = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
-        return tuple(sorted(found, key=OrderKey.of)[:limit])
+        return tuple(sorted(found, key=WorkOrderKey.of)[:limit])
 
     async def counts(self) -> Mapping[str, int]:
         """Reads every conversation once (not its messages): one read unit for each 4 KB of them. A number to look at
@@ -164,3 +174,53 @@ class _Window:
 
 def _is_wanted(order: WorkOrder, open_only: bool) -> bool:
     return not open_only or order.status is Status.OPEN
+
+
+@dataclass(slots=True)
+class PartitionRows:
+    """One partition, newest first. ``sort_key`` names the attribute that rows are ordered by."""
+
+    fetch: Fetch
+    sort_key: str
+    _rows: deque[Plain] = field(default_factory=deque)
+    _start: Any = None
+    _ended: bool = False
+
+    async def fill(self, wanted: int) -> None:
+        """Have a row at hand, or know that there is none: an empty page is not the end, only a missing key is."""
+        while not self._rows and not self._ended:
+            rows, self._start = await self.fetch(wanted, self._start)
+            self._rows.extend(rows)
+            self._ended = self._start is None
+
+    @property
+    def newest(self) -> str | None:
+        return self._rows[0][self.sort_key] if self._rows else None
+
+    @property
+    def is_spent(self) -> bool:
+        return self._ended and not self._rows
+
+    def take(self) -> Plain:
+        return self._rows.popleft()
+
+
+async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[list[Plain], bool]:
+    """The newest ``limit`` rows, and whether these are all.
+
+    Every row of a group is newer than every row of the next; within a group the newest of all its sources comes first.
+    """
+    rows: list[Plain] = []
+    for place, group in enumerate(groups):
+        while len(rows) < limit:
+            left = limit - len(rows)
+            wanted = left if len(group) == 1 else left // len(group) + _SPARE_ROWS
+            await asyncio.gather(*(source.fill(wanted) for source in group if source.newest is None))
+            filled = [source for source in group if source.newest is not None]
+            if not filled:
+                break
+            rows.append(max(filled, key=lambda source: source.newest or "").take())
+        if len(rows) >= limit:
+            spent = all(source.is_spent for source in group)
+            return rows, spent and place == len(groups) - 1
+    return rows, True

@@ -46,7 +46,6 @@ from afterturn.store.port import (
     Job,
     LeasedJob,
     Note,
-    OrderKey,
     Range,
     ReactionWindow,
     RecencyKey,
@@ -54,6 +53,7 @@ from afterturn.store.port import (
     Settled,
     Slice,
     WaitingJob,
+    WorkOrderKey,
 )
 
 CLAIMS_KEPT = timedelta(days=400)
@@ -236,7 +236,7 @@ class DynamoStore:
         *,
         conversation_id: str | None = None,
         open_only: bool = True,
-        after: OrderKey | None = None,
+        after: WorkOrderKey | None = None,
         limit: int,
     ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None and not _is_id(conversation_id):

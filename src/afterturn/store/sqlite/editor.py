@@ -32,7 +32,7 @@ def edit_message(
         "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
         (invariants.preview_text(text), conversation_id, row[3]),
     )
-    full_text.note_edit(connection, conversation_id, row[2], row[0])
+    full_text.record_edit(connection, conversation_id, row[2], row[0])
     return True
 
 

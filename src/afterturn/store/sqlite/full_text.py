@@ -20,10 +20,9 @@ from afterturn.errors import StoreError
 from afterturn.model import Message
 from afterturn.sqlite.database import Database
 from afterturn.store.port import Range, RecencyKey, Slice
-from afterturn.store.search import Looked, Places
+from afterturn.store.search import Candidates, SearchResult
 from afterturn.store.sqlite import rows
-from afterturn.store.sqlite.ranges import conditions
-from afterturn.store.tokenizer import Wanted, tokens
+from afterturn.store.tokenizer import SearchTerms, tokens
 
 BLOCK = 64
 _EDITS_AT_ONCE = 50
@@ -46,9 +45,9 @@ class SearchLimits:
 
     tokens: int = 8
     postings: int = 100_000
-    places: int = 5_000
+    candidates: int = 5_000
     lagging: int = 200
-    terms: int = 64
+    words_per_prefix: int = 64
     caught_up: int = 20_000
     batch_messages: int = 500
     batch_bytes: int = 500_000
@@ -70,25 +69,25 @@ class SqliteSearch:
         while await self._database.read(_lags):
             if done >= limit:
                 return True
-            taken = await self._database.write(lambda c: index(c, self._limits))
+            taken = await self._database.write(lambda c: index_batch(c, self._limits))
             if taken is None:
                 return False
             done += taken
         return False
 
-    async def places(self, wanted: Wanted) -> Places | None:
+    async def candidates(self, terms: SearchTerms) -> Candidates | None:
         try:
             if await self._database.read(lambda c: _is_far_behind(c, self._limits)):
                 await self.catch_up(limit=self._limits.caught_up)
-            return await self._database.read(lambda c: _places(c, wanted, self._limits))
+            return await self._database.read(lambda c: _candidates(c, terms, self._limits))
         except StoreError as error:  # reading finds the same, a part at a time
             telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
             return None
 
-    async def recency_among(
+    async def recency_of(
         self, part: Range, ids: Sequence[str], *, before: RecencyKey | None = None, limit: int
     ) -> Slice:
-        where, values = conditions(part, before)
+        where, values = rows.recency_conditions(part, before)
         names = rows.to_dump(list(ids))
 
         def unit(connection: sqlite3.Connection) -> Slice:
@@ -116,20 +115,20 @@ class SqliteSearch:
 
         return await self._database.read(unit)
 
-    async def look(self, places: Places, wanted: Wanted, *, limit: int) -> Looked:
-        waiting = list(places.items())
+    async def search(self, candidates: Candidates, terms: SearchTerms, *, limit: int) -> SearchResult:
+        waiting = list(candidates.items())
         found: dict[str, Message] = {}
         begun = read = 0
         while begun < len(waiting) and (begun == 0 or read < limit):
-            unit = _look_unit(waiting[begun:], wanted, min(self._limits.read_at_once, limit - read))
+            unit = _search_unit(waiting[begun:], terms, min(self._limits.read_at_once, limit - read))
             here, looked_at, read_here = await self._database.read(unit)
             found.update(here)
             begun += looked_at
             read += read_here
-        return Looked(found, frozenset(name for name, _ in waiting[begun:]), read)
+        return SearchResult(found, frozenset(name for name, _ in waiting[begun:]), read)
 
 
-def index(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
+def index_batch(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
     """Take a batch of messages into the index; returns how many, None where this SQLite has no index.
 
     At least one message comes with each batch, so it never stands still.
@@ -186,7 +185,7 @@ def _take_edits(connection: sqlite3.Connection, limits: SearchLimits) -> tuple[i
     return messages, size
 
 
-def note_edit(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str) -> None:
+def record_edit(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str) -> None:
     """A text is replaced. What the index has of it is taken out with the next batch: that wants the very same text."""
     connection.execute(
         "INSERT INTO search_edits (conversation_id, seq, before) SELECT id, ?, ? FROM conversations "
@@ -260,30 +259,30 @@ def _is_far_behind(connection: sqlite3.Connection, limits: SearchLimits) -> bool
     return len(_lagging(connection, limits.lagging + 1)) > limits.lagging
 
 
-def _places(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimits) -> Places | None:
+def _candidates(connection: sqlite3.Connection, terms: SearchTerms, limits: SearchLimits) -> Candidates | None:
     """On one snapshot: what the index names, and the conversations of which it lacks messages."""
     lagging = _lagging(connection, limits.lagging + 1)
     if len(lagging) > limits.lagging or not has_fts5(connection) or not _is_there(connection):
         return None
-    entries = _entries(connection, wanted, limits)
+    entries = _entries(connection, terms, limits)
     if entries is None:
         return None
     return {**_by_conversation(connection, entries), **dict.fromkeys(lagging)}
 
 
-def _entries(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimits) -> list[int] | None:
+def _entries(connection: sqlite3.Connection, terms: SearchTerms, limits: SearchLimits) -> list[int] | None:
     """Messages that have every word; None where they are too many to be named, or to be found at a bounded price.
 
     The price of an intersection is that of its rarest word, so there has to be one that is not frequent. A beginning of
     too many words takes no part; what the messages say decides anyhow.
     """
-    groups = [_quoted([token]) for token in _longest(wanted.whole, limits.tokens)]
-    for beginning in _longest(wanted.beginnings, limits.tokens):
-        terms = _terms_beginning(connection, beginning, limits.terms + 1)
-        if not terms:
+    groups = [_quoted([token]) for token in _longest(terms.whole_tokens, limits.tokens)]
+    for prefix in _longest(terms.prefixes, limits.tokens):
+        words = _words_beginning(connection, prefix, limits.words_per_prefix + 1)
+        if not words:
             return []
-        if len(terms) <= limits.terms:
-            groups.append(_quoted(terms))
+        if len(words) <= limits.words_per_prefix:
+            groups.append(_quoted(words))
     if not groups:
         return None
     counted = sorted((_count(connection, group, limits.postings + 1), group) for group in groups)
@@ -291,9 +290,9 @@ def _entries(connection: sqlite3.Connection, wanted: Wanted, limits: SearchLimit
         return None
     asked = " AND ".join(group for _, group in counted)
     found = connection.execute(
-        "SELECT rowid FROM message_words WHERE message_words MATCH ? LIMIT ?", (asked, limits.places + 1)
+        "SELECT rowid FROM message_words WHERE message_words MATCH ? LIMIT ?", (asked, limits.candidates + 1)
     ).fetchall()
-    return None if len(found) > limits.places else [row[0] for row in found]
+    return None if len(found) > limits.candidates else [row[0] for row in found]
 
 
 def _longest(words: Iterable[str], limit: int) -> list[str]:
@@ -305,7 +304,7 @@ def _quoted(terms: Iterable[str]) -> str:
     return "(" + " OR ".join(f'"{term}"' for term in terms) + ")"
 
 
-def _terms_beginning(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
+def _words_beginning(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
     """Words of the index, one seek for each: FTS5's own prefix query gathers every entry of all of them first."""
     found: list[str] = []
     at = beginning
@@ -345,8 +344,8 @@ def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> 
 _Part = list[tuple[str, tuple[int, ...] | None]]
 
 
-def _look_unit(
-    part: _Part, wanted: Wanted, limit: int
+def _search_unit(
+    part: _Part, terms: SearchTerms, limit: int
 ) -> Callable[[sqlite3.Connection], tuple[dict[str, Message], int, int]]:
     """Found messages, how many conversations were looked at, how many messages were read; a long one counts more."""
 
@@ -359,7 +358,7 @@ def _look_unit(
             looked_at += 1
             for seq, text in _newest_first(connection, conversation_id, numbers):
                 read += 1 + len(text) // LONG_CHARS
-                if wanted.found_in(text):
+                if terms.match(text):
                     found[conversation_id] = _message(connection, conversation_id, seq)
                     break
         return found, looked_at, read

@@ -1,4 +1,4 @@
-"""Rows of the tables, as records. Rows were checked when they were written, so they are not checked again."""
+"""Rows of the tables as records, which were validated when they were written, and the key condition of a range."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from afterturn.model import (
     WorkOrder,
     unchecked,
 )
+from afterturn.store.port import Range, RecencyKey
 
 CONVERSATION = (
     "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
@@ -193,3 +194,22 @@ def meta_values(meta: ConversationMeta) -> tuple[Any, ...]:
         int(meta.synthetic),
         int(meta.gauntlet),
     )
+
+
+def recency_conditions(part: Range, before: RecencyKey | None) -> tuple[str, list[object]]:
+    """The part of the index as a key condition: one seek, whatever the size of the fleet."""
+    terms: list[str] = []
+    values: list[object] = []
+    if part.of_property:
+        terms.append("property_id IS ?")
+        values.append(part.property_id)
+    if part.since is not None:
+        terms.append("recency >= ?")
+        values.append(to_text(part.since))
+    if part.until is not None:
+        terms.append("recency < ?")
+        values.append(to_text(part.until))
+    if before is not None:
+        terms.append("(recency, id) < (?, ?)")
+        values += [to_text(before.at), before.conversation_id]
+    return " AND ".join(terms) or "1", values

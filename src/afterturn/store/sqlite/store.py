@@ -21,7 +21,6 @@ from afterturn.store.port import (
     Job,
     LeasedJob,
     Note,
-    OrderKey,
     Range,
     ReactionWindow,
     RecencyKey,
@@ -29,9 +28,9 @@ from afterturn.store.port import (
     Settled,
     Slice,
     WaitingJob,
+    WorkOrderKey,
 )
 from afterturn.store.sqlite import editor, keeping, rows, stamps, writer
-from afterturn.store.sqlite.ranges import conditions
 from afterturn.store.sqlite.writer import Outbox
 
 
@@ -171,7 +170,7 @@ class SqliteStore:
         return await self._database.read(unit)
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
-        where, values = conditions(part, before)
+        where, values = rows.recency_conditions(part, before)
 
         def unit(connection: sqlite3.Connection) -> Slice:
             found = connection.execute(
@@ -211,7 +210,7 @@ class SqliteStore:
         *,
         conversation_id: str | None = None,
         open_only: bool = True,
-        after: OrderKey | None = None,
+        after: WorkOrderKey | None = None,
         limit: int,
     ) -> tuple[WorkOrder, ...]:
         where = "status = 'open'" if open_only else "1"

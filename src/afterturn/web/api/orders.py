@@ -15,7 +15,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
 from afterturn.model import WorkOrder
-from afterturn.store.port import Keeper, OrderKey, StoreReader
+from afterturn.store.port import Keeper, StoreReader, WorkOrderKey
 from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.roles import Scope
 
@@ -69,7 +69,7 @@ class ScopedOrders:
                 shown.append(order)
             if len(found) < read:
                 return shown, None
-            after = OrderKey.of(found[-1])
+            after = WorkOrderKey.of(found[-1])
             looked_at += len(found)
         assert after is not None
         return shown, await self._hidden_cursor(after)
@@ -92,7 +92,7 @@ class ScopedOrders:
                 self._seen[name] = one is not None and self.scope.sees(one)
         return [one for one in found if self._seen[one.conversation_id]]
 
-    async def _hidden_cursor(self, after: OrderKey) -> str:
+    async def _hidden_cursor(self, after: WorkOrderKey) -> str:
         """A cursor tells whoever decodes it where it leads. This place may be of an order that is hidden: the store
         keeps it, and the cursor holds a name of it.
         """
@@ -101,19 +101,19 @@ class ScopedOrders:
         await self.store.note(_PLACES, name, told, kept=_PLACE_KEPT)
         return encode_position((*self.asked, "kept"), name)
 
-    async def _place(self, cursor: str) -> OrderKey:
+    async def _place(self, cursor: str) -> WorkOrderKey:
         try:
             rank, opened_at, order_id = decode_position(cursor, self.asked, int, datetime, str)
         except InvalidCursor:
             return await self._kept_place(cursor)
         assert isinstance(rank, int)
         assert isinstance(opened_at, datetime)
-        return OrderKey(rank, opened_at, str(order_id))
+        return WorkOrderKey(rank, opened_at, str(order_id))
 
-    async def _kept_place(self, cursor: str) -> OrderKey:
+    async def _kept_place(self, cursor: str) -> WorkOrderKey:
         (name,) = decode_position(cursor, (*self.asked, "kept"), str)
         match (await self.store.noted(_PLACES, [str(name)])).get(str(name)):
             case [int(rank), str(opened_at), str(order_id)]:
-                return OrderKey(rank, from_text(opened_at), order_id)
+                return WorkOrderKey(rank, from_text(opened_at), order_id)
             case _:
                 raise InvalidCursor(PROBLEM)

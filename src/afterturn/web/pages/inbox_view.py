@@ -11,7 +11,7 @@ from afterturn.clock import to_text
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow, TimeWindow
 from afterturn.inbox.filters import ANY, BY_NAME, FILTERS, Control, FilterField
 from afterturn.inbox.presentation import CHANNEL_LABELS, alerts_of, grade_of, topics_of
-from afterturn.inbox.search import Piece
+from afterturn.inbox.search import SnippetPart
 from afterturn.model import UNASSIGNED, Direction, Status
 from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
@@ -43,7 +43,7 @@ class RowView:
     assignee: str | None
     at: datetime
     speaker: str
-    words: tuple[Piece, ...]
+    words: tuple[SnippetPart, ...]
     waits: bool
     closed: bool
     synthetic: bool
@@ -134,7 +134,7 @@ def row_view(row: InboxRow) -> RowView:
         assignee=conversation.assignee,
         at=conversation.recency,
         speaker="" if row.role is None else row.role.value,
-        words=(Piece(row.text),) if row.hit is None else row.hit.snippet,
+        words=(SnippetPart(row.text),) if row.hit is None else row.hit.snippet,
         waits=preview is not None and preview.direction is Direction.INBOUND and conversation.status is Status.OPEN,
         closed=conversation.status is Status.CLOSED,
         synthetic=conversation.synthetic or conversation.gauntlet,
