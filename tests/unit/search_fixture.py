@@ -22,15 +22,15 @@ from afterturn.testing import ManualClock
 
 
 @pytest.fixture(autouse=True, scope="module")
-def whatever_the_budget() -> Iterator[None]:
+def index_always_used() -> Iterator[None]:
     """So that a small budget does not keep the index out of these tests."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(inbox_search, "FEW_ROWS", 0)
+        patched.setattr(inbox_search, "MIN_BUDGET_FOR_INDEX", 0)
         yield
 
 
 @dataclass(frozen=True)
-class Desk:
+class SearchRig:
     """A store, its search, and an inbox over both."""
 
     database: Database
@@ -58,13 +58,13 @@ class Desk:
 
 
 @contextmanager
-def desk_at(path: Path, limits: SearchLimits = LIMITS) -> Iterator[Desk]:
+def rig_at(path: Path, limits: SearchLimits = LIMITS) -> Iterator[SearchRig]:
     with Database.open(path, readers=1) as database:
         store, search = SqliteStore(database), SqliteSearch(database, limits)
-        yield Desk(database, store, search, Inbox(store, ManualClock(at(1_000)), searcher=search))
+        yield SearchRig(database, store, search, Inbox(store, ManualClock(at(1_000)), searcher=search))
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with fast_folder() as folder, desk_at(folder / "a.db") as opened:
+def rig() -> Iterator[SearchRig]:
+    with fast_folder() as folder, rig_at(folder / "a.db") as opened:
         yield opened
