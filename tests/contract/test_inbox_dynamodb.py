@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 from tests.contract.inbox.pages import FilterContract, PageContract, clock, inbox
-from tests.contract.test_store_dynamodb import DynamoShelf, shelf
+from tests.contract.test_store_dynamodb import DynamoFactory, factory
 from tests.emulator import access, emulator, session
 from tests.unit.aws.trouble import Trouble
 
 from afterturn.store.port import Store
 
-__all__ = ["access", "clock", "emulator", "inbox", "session", "shelf"]
+__all__ = ["access", "clock", "emulator", "factory", "inbox", "session"]
 
 
 @pytest.fixture
-async def store(shelf: DynamoShelf) -> AsyncIterator[Any]:
-    async with shelf.open() as opened:
+async def store(factory: DynamoFactory) -> AsyncIterator[Any]:
+    async with factory.open() as opened:
         made: Store = opened
         yield made
 

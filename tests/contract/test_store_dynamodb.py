@@ -12,12 +12,12 @@ import pytest
 from tests.contract.samples import T0
 from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
+from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
-from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamps import StampContract, WindowContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
@@ -34,7 +34,7 @@ from afterturn.store.port import Store
 TABLE = "afterturn-test"
 
 
-class DynamoShelf:
+class DynamoFactory:
     """One table of one account."""
 
     def __init__(
@@ -65,18 +65,18 @@ def _indexes(layouts: RecencyLayouts) -> Sequence[Index]:
 
 
 @pytest.fixture
-def shelf(request: pytest.FixtureRequest, access: Access, session: Any) -> Shelf:  # noqa: F811
+def factory(request: pytest.FixtureRequest, access: Access, session: Any) -> StoreFactory:  # noqa: F811
     """As the class that asks for it wants it."""
     slot_layout = getattr(request.cls, "layout", None)
     layouts = (
         None if slot_layout is None else RecencyLayouts(SlotLayout.parse(slot_layout), (SlotLayout.parse(slot_layout),))
     )
-    return DynamoShelf(access, session, getattr(request.cls, "trouble", None), layouts)
+    return DynamoFactory(access, session, getattr(request.cls, "trouble", None), layouts)
 
 
 @pytest.fixture
-async def store(shelf: Shelf) -> AsyncIterator[Store]:
-    async with shelf.open() as opened:
+async def store(factory: StoreFactory) -> AsyncIterator[Store]:
+    async with factory.open() as opened:
         yield opened
 
 

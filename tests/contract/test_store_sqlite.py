@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
+from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.keeping import NoteContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
-from tests.contract.store.shelf import Shelf
 from tests.contract.store.stamps import StampContract, WindowContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
@@ -24,7 +24,7 @@ from afterturn.store.port import Store
 from afterturn.store.sqlite import SqliteStore
 
 
-class SqliteShelf:
+class SqliteFactory:
     """One file."""
 
     def __init__(self, path: Path) -> None:
@@ -37,13 +37,13 @@ class SqliteShelf:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return SqliteShelf(tmp_path / "afterturn.db")
+def factory(tmp_path: Path) -> StoreFactory:
+    return SqliteFactory(tmp_path / "afterturn.db")
 
 
 @pytest.fixture
-async def store(shelf: Shelf) -> AsyncIterator[Store]:
-    async with shelf.open() as opened:
+async def store(factory: StoreFactory) -> AsyncIterator[Store]:
+    async with factory.open() as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from tests.contract.fifo_emulator import create_queues
 from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at, message, turn
 from tests.contract.stream import publish
-from tests.contract.test_store_dynamodb import DynamoShelf
+from tests.contract.test_store_dynamodb import DynamoFactory
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.rig import LEASE
 from tests.faults.test_areas_bad_input import putter
@@ -34,7 +34,7 @@ NO_GRACE = timedelta(0)
 
 @pytest.fixture
 async def store(access: Access, session: Any) -> AsyncIterator[Store]:  # noqa: F811
-    async with DynamoShelf(access, session).open() as opened:
+    async with DynamoFactory(access, session).open() as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.inbox.pages import ids, walk
 from tests.contract.machines import fast_folder
 from tests.contract.samples import at, message
-from tests.contract.store.shelf import settle_new
+from tests.contract.store.factory import settle_new
 
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.inbox import search as inbox_search

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.contract.inbox.pages import ids
 from tests.contract.machines import fast_folder
 from tests.contract.samples import at, message, meta
-from tests.contract.store.shelf import settle_new
-from tests.unit.search_fixture import SearchRig, rig, rig_at, index_always_used
+from tests.contract.store.factory import settle_new
+from tests.unit.search_fixture import SearchRig, index_always_used, rig, rig_at
 
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import Inbox, InboxQuery
@@ -22,7 +22,7 @@ from afterturn.store.sqlite.full_text import LIMITS, SearchLimits
 from afterturn.store.tokenizer import parse_terms
 from afterturn.testing import ManualClock
 
-__all__ = ["rig", "index_always_used"]
+__all__ = ["index_always_used", "rig"]
 
 
 NARROW = SearchLimits(
@@ -280,7 +280,7 @@ async def test_a_request_for_few_rows_asks_no_index(rig: SearchRig, monkeypatch:
     """A look for arrivals: what lies above the newest row of a page, mostly nothing."""
     await rig.say("c1", "the heating")
     monkeypatch.setattr(inbox_search, "MIN_BUDGET_FOR_INDEX", 200)
-    monkeypatch.setattr(SqliteSearch, "places", None)
+    monkeypatch.setattr(SqliteSearch, "candidates", None)
     assert await rig.found("heat", budget=200) == ["c1"]
     with pytest.raises(TypeError):
         await rig.found("heat", budget=201)

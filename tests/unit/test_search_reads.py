@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from tests.contract.inbox.pages import ids
 from tests.contract.machines import fast_folder
-from tests.unit.search_fixture import SearchRig, rig, rig_at, index_always_used
+from tests.unit.search_fixture import SearchRig, index_always_used, rig, rig_at
 
 from afterturn.inbox import InboxQuery
 from afterturn.inbox import search as inbox_search
 from afterturn.store.sqlite import SqliteSearch
 from afterturn.store.sqlite.full_text import LIMITS
 
-__all__ = ["rig", "index_always_used"]
+__all__ = ["index_always_used", "rig"]
 
 
 class TestWhatASearchReads:
@@ -51,11 +51,11 @@ class TestWhatASearchReads:
         await rig.index()
         assert await self._rows(rig, monkeypatch, "leak") == small < 60
 
-    @pytest.mark.parametrize(("postings", "places"), [(10, 5_000), (100_000, 10)])
+    @pytest.mark.parametrize(("postings", "candidates"), [(10, 5_000), (100_000, 10)])
     async def test_a_frequent_word_costs_a_bounded_number_of_rows(
-        self, monkeypatch: pytest.MonkeyPatch, postings: int, places: int
+        self, monkeypatch: pytest.MonkeyPatch, postings: int, candidates: int
     ) -> None:
-        limits = replace(LIMITS, postings=postings, candidates=places)
+        limits = replace(LIMITS, postings=postings, candidates=candidates)
         with fast_folder() as folder, rig_at(folder / "a.db", limits) as rig:
             await self._fill(rig, 30)
             small = await self._rows(rig, monkeypatch, "nothing", budget=20)
@@ -93,7 +93,7 @@ class TestWhatASearchReads:
             asked.append(len(ids))
             return await among(part, ids, **more)
 
-        monkeypatch.setattr(SqliteSearch, "recency_among", staticmethod(counting))
+        monkeypatch.setattr(SqliteSearch, "recency_of", staticmethod(counting))
         page = await rig.inbox.page(InboxQuery(words="leak", properties=tuple(f"p{one}" for one in range(30))))
         assert ids(page) == [f"c{number}" for number in reversed(range(40))]
         assert sum(asked) <= 2 * 40

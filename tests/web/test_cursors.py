@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.test_store_dynamodb import DynamoShelf
+from tests.contract.test_store_dynamodb import DynamoFactory
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.web.rig import API, Rig, error_of, ids, open_rig
 
@@ -34,7 +34,7 @@ async def _opened(store: str, folder: Path, request: pytest.FixtureRequest) -> A
         return
     given: Access = request.getfixturevalue("access")
     loaded: Any = request.getfixturevalue("session")
-    async with DynamoShelf(given, loaded).open() as dynamo, open_rig(folder, store=dynamo) as rig:
+    async with DynamoFactory(given, loaded).open() as dynamo, open_rig(folder, store=dynamo) as rig:
         yield rig
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from tests.contract.samples import T0, at, message, meta
-from tests.contract.store.shelf import settle_new
+from tests.contract.store.factory import settle_new
 
 from afterturn.errors import InvalidCursor, InvalidQuery
 from afterturn.inbox import Inbox, InboxPage, InboxQuery

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
-from tests.contract.store.shelf import Shelf
+from tests.contract.store.factory import StoreFactory
 from tests.unit.channels.test_intake import sms
 
 from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
@@ -87,16 +87,16 @@ def _nobody(message: OutboundMessage) -> Sender | None:
 
 
 @asynccontextmanager
-async def two(shelf: Shelf) -> AsyncIterator[tuple[Process, Process]]:
+async def two(factory: StoreFactory) -> AsyncIterator[tuple[Process, Process]]:
     clock, said = ManualClock(NOW), list[list[str]]()
-    async with shelf.open() as one, shelf.open() as other:
+    async with factory.open() as one, factory.open() as other:
         yield Process(one, clock, said), Process(other, clock, said)
 
 
 class AskingContract:
     @pytest.fixture
-    async def processes(self, shelf: Shelf) -> AsyncIterator[tuple[Process, Process]]:
-        async with two(shelf) as pair:
+    async def processes(self, factory: StoreFactory) -> AsyncIterator[tuple[Process, Process]]:
+        async with two(factory) as pair:
             yield pair
 
     async def test_two_quick_messages_that_two_processes_take_are_answered_once(

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 from tests.contract.samples import T0, at, message, meta
-from tests.contract.store.shelf import Shelf, settle_new
+from tests.contract.store.factory import StoreFactory, settle_new
 
 from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.model import MAX_TEXT_BYTES, Attachment, Message
@@ -60,8 +60,8 @@ class EditContract:
             assert done == [second == max(order[: place + 1]) for place, second in enumerate(order)]
         assert {(one.text, one.edited_at) for one in await store.messages("c1")} == {("text 4", at(4))}
 
-    async def test_racing_edits_leave_the_newest(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_racing_edits_leave_the_newest(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", message("m1", provider_id="tg:10"), now=T0)
             seconds = (5, 3, 9, 1, 7, 2, 8)
             await asyncio.gather(*(edit((one, two)[n % 2], f"text {s}", s) for n, s in enumerate(seconds)))

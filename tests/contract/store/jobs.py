@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contract.samples import T0, at, message, meta, turn
-from tests.contract.store.shelf import Shelf
+from tests.contract.store.factory import StoreFactory
 
 from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.model import MAX_TURN_MESSAGES
@@ -89,8 +89,8 @@ class AddingContract:
             assert not settled.new
         assert await keys(store) == ["k1"]
 
-    async def test_the_same_turn_settled_many_times_at_once_adds_its_job_once(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_the_same_turn_settled_many_times_at_once_adds_its_job_once(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             given = turn("c1", message("m1"))
             settled = await asyncio.gather(
                 *((one, two)[n % 2].settle(given, now=T0, emitter="worker", jobs=[job("k1")]) for n in range(8))
@@ -98,9 +98,9 @@ class AddingContract:
             assert sum(outcome.new for outcome in settled) == 1
             assert await keys(two) == ["k1"]
 
-    async def test_different_turns_may_bring_the_same_job_at_once(self, shelf: Shelf) -> None:
+    async def test_different_turns_may_bring_the_same_job_at_once(self, factory: StoreFactory) -> None:
         """Each is settled; the job is there once, also across conversations."""
-        async with shelf.open() as one, shelf.open() as two:
+        async with factory.open() as one, factory.open() as two:
             settled = await asyncio.gather(
                 *(
                     (one, two)[n % 2].settle(
@@ -175,8 +175,8 @@ class TakingContract:
         (again,) = await take(store, 62)
         assert (again.attempts, again.until, again.value) == (2, at(122), {"message": "m1"})
 
-    async def test_a_job_is_nobody_elses_within_its_lease(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_a_job_is_nobody_elses_within_its_lease(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             for n in range(12):
                 await save(one, job(f"k{n}", n / 100))
             taken = await asyncio.gather(*(take((one, two)[n % 2], 1, limit=3) for n in range(6)))
@@ -186,11 +186,11 @@ class TakingContract:
                 got += [job.key for job in more]
             assert sorted(got) == sorted(f"k{n}" for n in range(12))
 
-    async def test_a_taker_that_died_loses_its_job_after_the_lease(self, shelf: Shelf) -> None:
-        async with shelf.open() as store:
+    async def test_a_taker_that_died_loses_its_job_after_the_lease(self, factory: StoreFactory) -> None:
+        async with factory.open() as store:
             await save(store, job("k1"))
             assert await take(store, 0)
-        async with shelf.open() as store:
+        async with factory.open() as store:
             assert not await take(store, 59)
             (taken,) = await take(store, 60)
             assert taken.attempts == 2

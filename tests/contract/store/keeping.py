@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.contract.store.shelf import Shelf
+from tests.contract.store.factory import StoreFactory
 
 from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.store.port import MAX_VALUE_BYTES, Note, Store
@@ -61,8 +61,8 @@ class NoteContract:
         assert await store.note("once", "other", 2)
         assert await store.noted("once", ["k", "other"]) == {"k": 1, "other": 2}
 
-    async def test_only_one_of_many_takes_something(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_only_one_of_many_takes_something(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             taken = await asyncio.gather(*((one, two)[n % 2].note("once", "k", n) for n in range(10)))
             assert sum(taken) == 1
             assert await one.noted("once", ["k"]) == {"k": taken.index(True)}
@@ -74,8 +74,8 @@ class NoteContract:
         assert written == [True, True, False, False, False]
         assert await store.noted("delivery", ["SM1"]) == {"SM1": "delivered"}
 
-    async def test_racing_notes_leave_the_highest_rank(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_racing_notes_leave_the_highest_rank(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             ranks = (5, 3, 9, 1, 7, -2, 8)
             await asyncio.gather(
                 *((one, two)[n % 2].note("delivery", "SM1", rank, rank=rank) for n, rank in enumerate(ranks))
@@ -95,10 +95,10 @@ class NoteContract:
         assert not await store.note("idempotency", "k", 2, kept=timedelta(days=1))
         assert await store.noted("idempotency", ["k"]) == {"k": 1}
 
-    async def test_notes_outlive_the_process(self, shelf: Shelf) -> None:
-        async with shelf.open() as store:
+    async def test_notes_outlive_the_process(self, factory: StoreFactory) -> None:
+        async with factory.open() as store:
             await store.note("mail", "k", {"n": 1}, rank=2)
-        async with shelf.open() as store:
+        async with factory.open() as store:
             assert await store.noted("mail", ["k"]) == {"k": {"n": 1}}
             assert not await store.note("mail", "k", {"n": 2}, rank=2)
 

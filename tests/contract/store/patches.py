@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.contract.samples import T0, at, message, meta, turn
+from tests.contract.store.factory import StoreFactory, settle, settle_new
 from tests.contract.store.jobs import ONE_STORE
-from tests.contract.store.shelf import Shelf, settle, settle_new
 
 from afterturn.errors import Conflict, InvalidInput, NotFound
 from afterturn.model import Conversation, Direction, Role, Stamp, Status, StoredStamp
@@ -69,8 +69,8 @@ class PatchContract:
         assert (await patch(store, assignee="kim", revision=1)).assignee == "kim"
         assert (await patch(store, assignee="lee")).revision == 3
 
-    async def test_one_of_many_that_change_the_same_revision_wins(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_one_of_many_that_change_the_same_revision_wins(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", message("m1"), now=T0)
             outcomes = await asyncio.gather(
                 *(patch((one, two)[n % 2], assignee=f"p{n}", revision=0) for n in range(8)), return_exceptions=True
@@ -79,9 +79,9 @@ class PatchContract:
             assert [type(outcome) for outcome in outcomes if outcome not in won] == [Conflict] * 7
             assert await found(two) == won[0]
 
-    async def test_patch_of_different_things_at_once_are_all_made(self, shelf: Shelf) -> None:
+    async def test_patch_of_different_things_at_once_are_all_made(self, factory: StoreFactory) -> None:
         """Beside turns that settle, on whose number they do not depend."""
-        async with shelf.open() as one, shelf.open() as two:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", message("m0"), now=T0)
             await asyncio.gather(
                 patch(one, assignee="sam"),
@@ -168,11 +168,11 @@ class PatchContract:
         await settle_new(store, "c1", message("m3", 3), property_id="p1", now=at(3))
         assert ((await found(store)).status, (await found(store)).property_id) == (Status.CLOSED, "p1")
 
-    async def test_patch_outlive_the_process(self, shelf: Shelf) -> None:
-        async with shelf.open() as store:
+    async def test_patch_outlive_the_process(self, factory: StoreFactory) -> None:
+        async with factory.open() as store:
             await settle_new(store, "c1", message("m1", 1), property_id="p1", now=at(1))
             before = await patch(store, property_id=None, status="closed", assignee="sam")
-        async with shelf.open() as store:
+        async with factory.open() as store:
             assert await found(store) == before
             await settle_new(store, "c1", message("m2", 2), property_id="p1", now=at(2))
             assert ((await found(store)).status, (await found(store)).property_id) == (Status.OPEN, None)

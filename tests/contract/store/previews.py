@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from tests.contract.samples import at, message, meta, turn
-from tests.contract.store.shelf import Shelf, settle, settle_new
+from tests.contract.store.factory import StoreFactory, settle, settle_new
 
 from afterturn.model import Attachment, Direction, MessagePreview, Role, SendProblem
 from afterturn.store.invariants import preview_of
@@ -83,9 +83,9 @@ class PreviewContract:
         await settle_new(store, "c1", message("m2", 3), now=at(3))
         assert await preview(store) == preview_of(message("m2", 3))
 
-    async def test_writers_at_once_leave_the_newest(self, shelf: Shelf, store: Store) -> None:
+    async def test_writers_at_once_leave_the_newest(self, factory: StoreFactory, store: Store) -> None:
         await settle_new(store, "c1", message("m0", 0, provider_id="p0"), now=at(0))
-        async with shelf.open() as other:
+        async with factory.open() as other:
             await asyncio.gather(
                 *(settle(store, turn("c1", message(f"a{n}", n)), at(50)) for n in (9, 3, 7)),
                 *(settle(other, turn("c1", message(f"b{n}", n)), at(50)) for n in (8, 2)),

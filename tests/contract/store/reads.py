@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 from tests.contract.samples import T0, at, message, meta, work_order
-from tests.contract.store.shelf import settle_new
+from tests.contract.store.factory import settle_new
 
 from afterturn.clock import parse_time
 from afterturn.errors import InvalidInput

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0, at, message, meta, work_order
-from tests.contract.store.shelf import Shelf, settle_new
+from tests.contract.store.factory import StoreFactory, settle_new
 
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, Urgency
@@ -100,8 +100,8 @@ class StampContract:
         assert await store.stamp("c1", "topics", Stamp(data={"n": 3}), through=at(3), now=at(13))
         assert await stamp_of(store) == StoredStamp(through=at(3), at=at(13), data={"n": 3})
 
-    async def test_racing_stamps_leave_the_newest(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_racing_stamps_leave_the_newest(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", now=T0)
             await asyncio.gather(
                 *(
@@ -182,8 +182,8 @@ class StampContract:
         await store.request("c1", ["topics"], now=at(11))
         assert await stamp_of(store) == StoredStamp(through=at(1), at=at(10), data={"n": 1})
 
-    async def test_the_first_claim_wins(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_the_first_claim_wins(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             taken = await asyncio.gather(*((one, two)[n % 2].claim("alert", "k", {"n": n}) for n in range(10)))
             assert len({str(value) for value in taken}) == 1
             assert await one.claim("alert", "k", "late") == taken[0]

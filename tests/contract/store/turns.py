@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from tests.contract.samples import T0, at, message, meta, turn
-from tests.contract.store.shelf import Shelf, settle, settle_new
+from tests.contract.store.factory import StoreFactory, settle, settle_new
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.model import MAX_PARTICIPANTS, Attachment, Channel, FlushMode, Origin, Status
@@ -144,9 +144,9 @@ class SettleContract:
         assert found is not None
         assert found.settled_at == times[-1]
 
-    async def test_two_writers_race_on_one_conversation(self, shelf: Shelf) -> None:
+    async def test_two_writers_race_on_one_conversation(self, factory: StoreFactory) -> None:
         """F29's race: every turn has its own place, and no message is lost or doubled."""
-        async with shelf.open() as one, shelf.open() as two:
+        async with factory.open() as one, factory.open() as two:
             settled = await asyncio.gather(
                 *(
                     settle(store, turn("c1", message(f"m{number}", number), message("shared", 50)), T0)
@@ -160,8 +160,8 @@ class SettleContract:
                 ["shared", *(f"m{number}" for number in range(20))]
             )
 
-    async def test_eight_writers_at_once_lose_nothing(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_eight_writers_at_once_lose_nothing(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
 
             async def write(writer: int) -> None:
                 for number in range(10):
@@ -312,12 +312,12 @@ class SavingContract:
         assert found is not None
         assert (found.id, found.property_id) == (strange, "p 1")
 
-    async def test_reopening_keeps_all(self, shelf: Shelf) -> None:
-        async with shelf.open() as store:
+    async def test_reopening_keeps_all(self, factory: StoreFactory) -> None:
+        async with factory.open() as store:
             await settle_new(store, "c1", message("m1", 1), property_id="p1", now=at(1))
             await store.claim("webhook", "k", {"n": 1})
             before = (await store.conversation("c1"), await store.messages("c1"), await store.turns("c1", limit=9))
-        async with shelf.open() as store:
+        async with factory.open() as store:
             after = (await store.conversation("c1"), await store.messages("c1"), await store.turns("c1", limit=9))
             assert after == before
             assert not (await settle(store, turn("c1", message("m1", 1)), at(9))).new

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.contract.samples import T0, at, message, work_order
-from tests.contract.store.shelf import Shelf, settle_new
+from tests.contract.store.factory import StoreFactory, settle_new
 
 from afterturn.errors import InvalidInput
 from afterturn.model import Stamp, Status, Urgency, WorkOrder
@@ -36,8 +36,8 @@ class CloseContract:
         assert await ids(store, open_only=False) == ["w1", "w2"]
         assert (await store.counts())["openWorkOrders"] == 1
 
-    async def test_closing_again_changes_nothing(self, shelf: Shelf) -> None:
-        async with shelf.open() as one, shelf.open() as two:
+    async def test_closing_again_changes_nothing(self, factory: StoreFactory) -> None:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", message("m1"), now=T0)
             await tell(one, 1, work_order("w1"))
             closed = work_order("w1", status=Status.CLOSED)
@@ -61,9 +61,9 @@ class CloseContract:
         assert await ids(store) == ["w2"]
         assert await ids(store, open_only=False) == ["w1", "w2"]
 
-    async def test_closing_wins_against_a_reaction_at_the_same_time(self, shelf: Shelf) -> None:
+    async def test_closing_wins_against_a_reaction_at_the_same_time(self, factory: StoreFactory) -> None:
         """Whichever comes first, it is closed in the end, in every list."""
-        async with shelf.open() as one, shelf.open() as two:
+        async with factory.open() as one, factory.open() as two:
             await settle_new(one, "c1", message("m1"), now=T0)
             for n in range(5):
                 await tell(one, 10 * n + 1, work_order(f"w{n}"))

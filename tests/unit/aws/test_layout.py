@@ -28,7 +28,7 @@ fleet = st.dictionaries(st.text("abc#é", min_size=1, max_size=4), times, max_si
 pages = st.lists(st.integers(0, 7), min_size=1, max_size=5)
 
 
-class Shelf:
+class FakePartitions:
     """Partitions in memory, with pages of odd sizes: also empty ones that are not the last."""
 
     def __init__(self, layout: Layout, rows: dict[str, datetime], sizes: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ async def test_every_layout_reads_the_newest_rows_in_order(
     layout: Layout, rows: dict[str, datetime], sizes: list[int], limit: int
 ) -> None:
     expected = sorted((keys.recency(at, name) for name, at in rows.items()), reverse=True)
-    found, exhausted = await Shelf(layout, rows, sizes).read_newest(limit)
+    found, exhausted = await FakePartitions(layout, rows, sizes).read_newest(limit)
     assert found == expected[:limit]
     if exhausted:
         assert len(expected) <= limit
@@ -82,7 +82,7 @@ async def test_every_layout_finds_all_rows_of_a_window(
     layout: Layout, rows: dict[str, datetime], sizes: list[int], since: datetime, until: datetime
 ) -> None:
     expected = sorted((keys.recency(at, name) for name, at in rows.items() if since <= at < until), reverse=True)
-    assert await Shelf(layout, rows, sizes).read_newest(100, since, until) == (expected, True)
+    assert await FakePartitions(layout, rows, sizes).read_newest(100, since, until) == (expected, True)
 
 
 @given(layouts, st.text(min_size=1, max_size=20), times)
@@ -97,9 +97,9 @@ def test_a_page_reads_little_more_than_itself() -> None:
 
     async def read(layout: Layout) -> dict[str, int]:
         rows = {f"c{n}": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(4000)}
-        shelf = Shelf(layout, rows, [50])
-        await shelf.read_newest(50)
-        return dict(shelf.read)
+        partitions = FakePartitions(layout, rows, [50])
+        await partitions.read_newest(50)
+        return dict(partitions.read)
 
     import asyncio
 

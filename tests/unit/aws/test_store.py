@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0, at, message, meta, turn, work_order
-from tests.contract.store.shelf import settle, settle_new
+from tests.contract.store.factory import settle, settle_new
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.aws.strict import StrictDynamo
 from tests.unit.aws.trouble import Trouble

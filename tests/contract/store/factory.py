@@ -12,7 +12,7 @@ from afterturn.model import ConversationMeta, Message, Turn
 from afterturn.store.port import Settled, Store
 
 
-class Shelf(Protocol):
+class StoreFactory(Protocol):
     """A place that keeps one store. Opening it again, also while it is open, gives the same records."""
 
     def open(self) -> AbstractAsyncContextManager[Store]: ...
@@ -34,4 +34,4 @@ def meta_of(store_meta: ConversationMeta | None) -> ConversationMeta:
     return store_meta
 
 
-__all__ = ["Shelf", "meta", "meta_of", "settle", "settle_new", "turn"]
+__all__ = ["StoreFactory", "meta", "meta_of", "settle", "settle_new", "turn"]
