@@ -66,7 +66,7 @@ class TestWhatASearchReads:
             apart = await self._rows(rig, monkeypatch, "nothing lift", budget=20)
             assert apart < 20 * 2 + 40
             page = await rig.inbox.page(InboxQuery(words="nothing lift", budget=20))
-            told = (20, False) if postings < places else (0, True)  # a counted intersection is known to be empty
+            told = (20, False) if postings < candidates else (0, True)  # a counted intersection is known to be empty
             assert (page.rows, page.scanned, page.complete) == ((), *told)
 
     async def test_a_page_reads_so_many_messages_and_leads_on(
