@@ -90,7 +90,7 @@ async def through(path: Path, conversations: Sequence[Sequence[Turn]]) -> dict[s
             "settleSeconds": settled.seconds,
             "cpuSeconds": done.processor,
             "runs": reaction_runs() - runs_before,
-            "owed": audit.owed + audit.failed,
+            "owed": audit.owed,
             "consumers": list(backbone.registry.names),
         }
 

@@ -152,7 +152,7 @@ async def drain(path: Path, kept: Kept) -> None:
     async with open_backbone(App(), settings_of(path)) as backbone:
         left = await backbone.drain(eager=True)
         audit = await backbone.ledger.audit(grace=timedelta(0))
-    kept.owed += audit.owed + audit.failed
+    kept.owed += audit.owed
     kept.dead += left.dead_letters
     kept.waiting += left.streamed + left.waiting
 

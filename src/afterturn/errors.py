@@ -29,6 +29,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class AfterturnError(Exception):
     """Base of all errors below."""
@@ -128,3 +130,29 @@ class WorkerCrashed(AfterturnError):
 
 class LeaseLost(AfterturnError):
     """A reaction was taken over by another worker while it ran; its result was not written."""
+
+
+HTTP_STATUS: tuple[tuple[type[AfterturnError], int, str], ...] = (
+    (InvalidCursor, 400, "invalid_cursor"),
+    (InvalidRecord, 422, "invalid"),
+    (InvalidQuery, 422, "invalid"),
+    (InvalidInput, 400, "invalid"),
+    (NotFound, 404, "not_found"),
+    (Conflict, 412, "stale"),
+    (StoreError, 503, "unavailable"),
+    (StreamUnavailable, 503, "unavailable"),
+    (EngineUnavailable, 503, "unavailable"),
+    (AfterturnError, 500, "failed"),
+)
+"""The HTTP status and the error code of each error, for the API and for webhooks. The first class that fits counts."""
+
+
+def http_status(error: AfterturnError) -> tuple[int, str]:
+    """The HTTP status of an error and its code in the body."""
+    return next((status, code) for kind, status, code in HTTP_STATUS if isinstance(error, kind))
+
+
+def error_body(code: str, message: str, field: str | None = None) -> dict[str, Any]:
+    """The JSON body of every error: ``{"error": {"code": "invalid", "message": "…", "field": "…"}}``."""
+    detail = {"code": code, "message": message}
+    return {"error": detail if field is None else {**detail, "field": field}}

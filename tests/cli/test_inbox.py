@@ -264,8 +264,8 @@ def test_stats_count_each_stage(filled: Path) -> None:
     assert (found["stream"]["main"], found["reactions"]["waiting"], found["reactions"]["failed"]) == (1, 0, 0)
     assert found["stream"]["oldestAt"] is not None
     shown = call("stats").out
-    assert "stream, for every consumer  1 " in shown
-    assert f"answers, sends, calls       {found['jobs']} " in shown
+    assert "stream, main queue     1 " in shown
+    assert f"replies, sends, calls  {found['jobs']} " in shown
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def owed(db: Path, own_app: OwnApp) -> str:
 def test_audit_names_what_is_owed_and_exits_3(owed: str) -> None:
     done = call("audit", "--grace", "0s")
     assert done.code == 3
-    assert done.out.splitlines()[1].split()[:3] == ["c-1", "good", "owed"]
-    assert done.out.splitlines()[-1] == "checked: 2  owed: 1  failed: 0"
+    assert done.out.splitlines()[1].split()[:3] == ["c-1", "good", "overdue"]
+    assert done.out.splitlines()[-1] == "checked: 2  owed: 1 (waiting 0, overdue 1, failed 0)"
     found = call("audit", "--grace", "0s", "--json").json
     assert (found["clean"], found["checked"], found["owed"]) == (False, 2, 1)
     assert [(debt["conversationId"], debt["consumer"]) for debt in found["debts"]] == [("c-1", "good")]
@@ -42,7 +42,7 @@ def test_audit_names_what_is_owed_and_exits_3(owed: str) -> None:
 
 def test_a_turn_in_flight_is_no_debt(owed: str) -> None:
     done = call("audit")
-    assert (done.code, done.out) == (0, "checked: 2  owed: 0  failed: 0\n")
+    assert (done.code, done.out) == (0, "checked: 2  owed: 1 (waiting 1, overdue 0, failed 0)\n")
 
 
 def test_audit_looks_where_it_is_told_to(owed: str) -> None:

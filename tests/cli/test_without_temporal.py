@@ -46,8 +46,8 @@ def test_stats_say_what_they_can_while_temporal_is_gone() -> None:
     done = call("stats")
     assert done.code == 4
     shown = " ".join(done.out.split())
-    assert "reactions that wait does not answer" in shown
-    assert "stream, for every consumer 1" in shown
+    assert "waiting reactions unavailable" in shown
+    assert "stream, main queue 1" in shown
     assert done.err.startswith("error: Temporal at 127.0.0.1:1 cannot be reached")
     told = call("stats", "--json").json
     assert (told["reactions"]["waiting"], told["stream"]["main"], told["conversations"]) == (None, 1, 1)

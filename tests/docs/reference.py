@@ -13,7 +13,7 @@ import typer
 from afterturn.cli.app import app
 from afterturn.cli.exits import HELP, exit_of
 from afterturn.config import Settings, as_written
-from afterturn.errors import AfterturnError
+from afterturn.errors import AfterturnError, http_status
 from afterturn.event import event_schema
 
 PAGES = Path(__file__).parents[2] / "docs/reference"
@@ -64,11 +64,11 @@ _ERRORS = """
 ## Errors
 
 Every error that afterturn raises on purpose is an `afterturn.AfterturnError`; the classes are in `afterturn.errors`.
-Its text says what is wrong, where, and what to do; it never contains what a customer wrote. The command prints it as
-one line on stderr.
+Its text says what is wrong, with which value, and what to do; it never contains what a person wrote. The command prints
+it as one line on stderr. The API and webhooks answer with the status and `{"error": {"code", "message", "field"?}}`.
 
-| error | exit code | meaning |
-|---|---|---|
+| error | exit code | HTTP status | code | meaning |
+|---|---|---|---|---|
 """
 
 
@@ -122,7 +122,7 @@ def errors() -> str:
     """The exit codes, and every error with its exit code."""
     codes = [f"| {code.value} | {text} |" for code, text in HELP.items()]
     kinds = [
-        f"| {'&nbsp;' * 4 * depth}`{kind.__name__}` | {_exit(kind)} | {_line(kind)} |"
+        f"| {'&nbsp;' * 4 * depth}`{kind.__name__}` | {_exit(kind)} | {_http(kind)} | {_line(kind)} |"
         for depth, kind in _tree(AfterturnError)
     ]
     return _EXITS + "\n".join(codes) + "\n" + _ERRORS + "\n".join(kinds) + "\n"
@@ -137,6 +137,11 @@ def _tree(kind: type[AfterturnError], depth: int = 0) -> Iterator[tuple[int, typ
 
 def _exit(kind: type[AfterturnError]) -> int:
     return exit_of(kind.__new__(kind)).value
+
+
+def _http(kind: type[AfterturnError]) -> str:
+    status, code = http_status(kind.__new__(kind))
+    return f"{status} | `{code}`"
 
 
 def _line(kind: type) -> str:

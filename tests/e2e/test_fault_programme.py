@@ -36,9 +36,9 @@ from afterturn.aws.session import Access, open_client
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
 from afterturn.event import read_event
+from afterturn.ledger.debts import DebtState
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Registry
-from afterturn.reactions.state import ReactionState
 from afterturn.reactions.temporal.protocol import reaction_id
 from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.settle import Settler
@@ -83,7 +83,7 @@ class Work:
         """Everything was seen, in order; effects came once; nothing is owed, and exactly this has failed."""
         audit = await lane.ledger.audit(grace=NOW)
         assert {(debt.consumer, debt.conversation.id, debt.state) for debt in audit.debts} == {
-            (consumer, conversation, ReactionState.FAILED) for consumer, conversation in failed
+            (consumer, conversation, DebtState.FAILED) for consumer, conversation in failed
         }
         effects = []
         for conversation in self.conversations:

@@ -16,9 +16,9 @@ from tests.faults.rig import GRACE, Counter, Rig, open_rig, registry_of
 
 from afterturn.errors import InvalidQuery, StreamUnavailable
 from afterturn.inbox import Inbox, InboxQuery
+from afterturn.ledger.debts import DebtState
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Stamp
-from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
 from afterturn.testing import Crash, Fault, Faults, Moment
@@ -54,7 +54,7 @@ class TestAudit:
             assert (await rig.ledger.audit()).clean
             rig.clock.set(at(7 * 60))
             (debt,) = (await rig.ledger.audit()).debts
-            assert (debt.conversation.id, debt.consumer, debt.state) == ("c1", "topics", ReactionState.OWED)
+            assert (debt.conversation.id, debt.consumer, debt.state) == ("c1", "topics", DebtState.OVERDUE)
             assert (debt.since, debt.age) == (T0, timedelta(minutes=7))
             assert not (await rig.ledger.audit(grace=NO_GRACE)).clean
 
@@ -94,7 +94,7 @@ class TestAudit:
             await rig.settle("c1", "m1")
             await rig.store.fail("c1", "topics", through=T0, error="ValueError", now=T0)
             audit = await rig.ledger.audit()
-            assert (audit.owed, audit.failed, audit.clean) == (0, 1, False)
+            assert (audit.owed, audit.overdue, audit.failed, audit.clean) == (1, 0, 1, False)
             assert audit.to_json()["debts"][0]["state"] == "failed"
 
     async def test_a_debt_counts_from_when_it_was_recorded(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract.samples import T0, at
 
-from afterturn.ledger.debts import Debt, doublings, overdue_after, remind
+from afterturn.ledger.debts import Debt, DebtState, doublings, overdue_after, remind
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Conversation, StoredStamp
 from afterturn.reactions.state import ReactionState, reaction_state, reaction_states
@@ -148,11 +148,11 @@ class TestWindows:
 
     @pytest.mark.usefixtures("host")
     def test_a_debt_is_told_in_utc(self) -> None:
-        debt = Debt(conversation(), "topics", ReactionState.OWED, since=T0, age=timedelta(seconds=61.9))
+        debt = Debt(conversation(), "topics", DebtState.OVERDUE, since=T0, age=timedelta(seconds=61.9))
         assert debt.to_json() == {
             "conversationId": "c1",
             "consumer": "topics",
-            "state": "owed",
+            "state": "overdue",
             "settledAt": "2026-03-01T12:00:00.000000Z",
             "owedSince": "2026-03-01T12:00:00.000000Z",
             "ageSeconds": 61,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afterturn.channels.types import Rejected
-from afterturn.errors import AfterturnError, InvalidInput, InvalidRecord, StoreError
+from afterturn.errors import AfterturnError, InvalidRecord, error_body, http_status
 
 RETRY_AFTER_S = 30
 """When to call again where the store cannot be used."""
@@ -32,23 +32,18 @@ def json_response(value: Mapping[str, Any], status: int = 200) -> WebhookRespons
 def error_response(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
 ) -> WebhookResponse:
-    """``{"error": {"code": "invalid", "message": "…", "field": "…"}}``: the shape of every error, which names a field
-    where one is to blame.
-    """
-    about = {} if field is None else {"field": field}
-    answer = json_response({"error": {"code": code, "message": message, **about}}, status)
+    """An error in the shape of :func:`afterturn.errors.error_body`."""
+    answer = json_response(error_body(code, message, field), status)
     return WebhookResponse(status, answer.body, {**answer.headers, **(headers or {})})
 
 
 def response_to_error(error: AfterturnError) -> WebhookResponse:
-    """What the caller is told of an error: its own mistakes in words, of ours only that it may call again."""
+    """The response to an error: the caller's mistakes with their text, ours without."""
     if isinstance(error, Rejected):
         return error_response(error.status, "rejected", error.reason)
-    if isinstance(error, InvalidRecord):
-        return error_response(400, "invalid", str(error), field=error.field or None)
-    if isinstance(error, InvalidInput):
-        return error_response(400, "invalid", str(error))
-    if isinstance(error, StoreError):
-        retry = {"retry-after": str(RETRY_AFTER_S)}
-        return error_response(503, "unavailable", "nothing was saved; call again with the same body", retry)
-    return error_response(500, "failed", "nothing was saved; call again with the same body")
+    status, code = http_status(error)
+    if status < 500:
+        field = error.field or None if isinstance(error, InvalidRecord) else None
+        return error_response(status, code, str(error), field=field)
+    retry = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
+    return error_response(status, code, "nothing was saved; call again with the same body", retry)

@@ -10,10 +10,10 @@ import typer
 
 from afterturn.cli.options import Db, Json, Limit, Profiled, cli_settings, open_existing, settings_of
 from afterturn.cli.output import facts, note, table, write_json
-from afterturn.clock import to_text
 from afterturn.errors import InvalidInput, NotFound
 from afterturn.inbox.presentation import count
 from afterturn.stream.port import DeadLetter
+from afterturn.web.api import shapes
 
 _ALL = 1_000_000
 
@@ -26,7 +26,7 @@ def list_(ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: 
     found = asyncio.run(_letters(ctx, db, limit + 1))
     complete, found = len(found) <= limit, found[:limit]
     if json_:
-        write_json({"deadLetters": [_json(one) for one in found], "complete": complete})
+        write_json({"deadLetters": [shapes.dead_letter(one) for one in found], "complete": complete})
         return
     table(
         ("ID", "QUEUE", "GROUP", "CONSUMER", "RECEIVES", "DIED", "REASON"),
@@ -48,9 +48,9 @@ def show(
     """Show a dead letter with its body."""
     one = _chosen(asyncio.run(_letters(ctx, db, _ALL)), [letter])[0]
     if json_:
-        write_json(_json(one))
+        write_json(shapes.dead_letter(one))
     else:
-        facts([(name, value) for name, value in _json(one).items()])
+        facts([(name, value) for name, value in shapes.dead_letter(one).items()])
 
 
 @app.command()
@@ -91,17 +91,3 @@ def _chosen(found: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]
         if wanted not in by_id:
             raise NotFound(f"there is no dead letter {wanted!r}; `afterturn dead-letters list` lists them")
     return [by_id[wanted] for wanted in dict.fromkeys(ids)]
-
-
-def _json(one: DeadLetter) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "queue": one.queue.value,
-        "group": one.group,
-        "consumer": one.consumer,
-        "reason": one.reason,
-        "receives": one.receives,
-        "publishedAt": to_text(one.published_at),
-        "diedAt": to_text(one.died_at),
-        "body": one.body,
-    }

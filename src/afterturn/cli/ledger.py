@@ -1,11 +1,11 @@
-"""``audit``, ``sweep`` and ``replay``: what is owed, and reminding of it."""
+"""``audit``, ``sweep`` and ``replay``: find what is owed, re-emit it, re-run history."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,7 +35,7 @@ Grace = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="How long a reaction may be owed, on top of its own max_wait; 0s for none (AFTERTURN_GRACE).",
+        help="Time that a reaction may be owed beyond its own max_wait; 0s: none (AFTERTURN_GRACE).",
     ),
 ]
 
@@ -52,7 +52,11 @@ def audit(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Name each reaction that is owed or has failed. Exits 0 where there is none, and 3 where there are."""
+    """List each reaction that is overdue or failed, and count those that are owed. Exits 3 if there are any.
+
+    Owed: waiting (its debounce may still run), overdue (it should have run) or failed (its attempts are used up).
+    Those that wait are only counted.
+    """
     settings = settings_of(ctx, db)
     found = asyncio.run(_audit(settings, selection(since, until, property_id), grace))
     if json_:
@@ -71,8 +75,9 @@ async def _audit(settings: Settings, part: Selection, grace: str | None) -> Audi
 
 
 def print_audit(found: Audit) -> None:
-    """The outcome in one line."""
-    print(f"checked: {found.checked:,}  owed: {found.owed:,}  failed: {found.failed:,}")
+    """The result in one line."""
+    parts = f"waiting {len(found.waiting):,}, overdue {found.overdue:,}, failed {found.failed:,}"
+    print(f"checked: {found.checked:,}  owed: {found.owed:,} ({parts})")
 
 
 def _print_debts(debts: Sequence[Debt]) -> None:
@@ -99,13 +104,13 @@ def sweep(
     property_id: Property = None,
     grace: Grace = None,
     everything: Annotated[
-        bool, typer.Option("--everything", metavar="", help="Also what a sweep has reminded of just now.")
+        bool, typer.Option("--everything", metavar="", help="Include reactions that were re-emitted recently.")
     ] = False,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Put what is owed into the stream again, each debt at ages that double. `afterturn up` does it by itself."""
+    """Re-emit overdue reactions into the stream, each at ages that double. `afterturn up` does it automatically."""
     settings = cli_settings(ctx, db)
     part = selection(since, until, property_id)
     caught = asyncio.run(_sweep(settings, None if part == Selection() else part, grace, everything=everything))
@@ -136,21 +141,23 @@ def replay(
     property_id: Property = None,
     consumer: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONSUMER", help="For this consumer; for all where none is named. Repeatable."),
+        typer.Option(metavar="CONSUMER", help="Consumer to re-run; default: all that are not retired. Repeatable."),
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", metavar="", help="The whole of history, for all that are not retired.")
+        bool, typer.Option("--all", metavar="", help="The whole history, for all consumers that are not retired.")
     ] = False,
-    rate: Annotated[float | None, typer.Option(metavar="N", min=0.001, help="At most so many events a second.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, help="Maximum number of events per second.")
+    ] = None,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Ask consumers for a part of history, such as one that was registered after it.
+    """Re-run consumers over past conversations, for example after registering a new one.
 
-    Name a consumer or a part (`--since`, `--until`, `--property`), or give `--all`. What a consumer has seen to its end
-    is left out. Stopped half-way, what was asked for is owed, and running it again goes on. History sends
-    nothing out (AFTERTURN_EFFECTS_FOR_HISTORY lifts that).
+    Name a consumer or a part of history (`--since`, `--until`, `--property`), or give `--all`. Conversations that a
+    consumer has seen fully are left out. If it is interrupted, run it again to continue; what was requested until then
+    is owed. Reactions to history send nothing out, unless AFTERTURN_EFFECTS_FOR_HISTORY is set.
     """
     part = selection(since, until, property_id)
     if (bool(consumer) or part != Selection()) == all_:
@@ -166,7 +173,7 @@ def replay(
     if emitted:
         note("`afterturn up` or `afterturn drain` runs them.")
     else:
-        note("Each consumer that was asked has seen each of these conversations to its end.")
+        note("These consumers have seen all of these conversations already.")
 
 
 async def _replay(settings: Settings, part: Selection, consumers: Sequence[str], rate: float | None) -> int:
@@ -190,6 +197,3 @@ def _counter(what: str) -> Callable[[int], None]:
                 note(count(done, what[:-1]))
 
     return show
-
-
-__all__: list[Any] = ["audit", "print_audit", "replay", "sweep"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -11,11 +10,11 @@ import typer
 
 from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, require_consumers, settings_of
 from afterturn.cli.output import note, table, write_json
-from afterturn.clock import to_text
 from afterturn.config import as_written
 from afterturn.errors import InvalidInput, NotFound
 from afterturn.inbox.presentation import age, count
 from afterturn.store.port import ConsumerState, Failure
+from afterturn.web.api import shapes
 
 _ALL = 1_000_000
 
@@ -50,17 +49,7 @@ def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
 
 async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
     async with open_existing(settings_of(ctx, db)) as backbone:
-        failed = Counter(one.consumer for one in await backbone.store.failures(limit=_ALL))
-        return [
-            {
-                "name": name,
-                "state": one.state.value,
-                "registeredAt": to_text(one.registered_at),
-                "maxWaitSeconds": one.max_wait.total_seconds(),
-                "failed": failed[name],
-            }
-            for name, one in (await backbone.store.registrations()).items()
-        ]
+        return shapes.consumers(await backbone.store.registrations(), await backbone.store.failures(limit=_ALL))
 
 
 @app.command()
@@ -71,20 +60,7 @@ def failed(
     found, now = asyncio.run(_failures(ctx, db, limit + 1))
     complete, found = len(found) <= limit, found[:limit]
     if json_:
-        write_json(
-            {
-                "failures": [
-                    {
-                        "conversationId": one.conversation_id,
-                        "consumer": one.consumer,
-                        "failedThrough": to_text(one.failed_through),
-                        "error": one.error,
-                    }
-                    for one in found
-                ],
-                "complete": complete,
-            }
-        )
+        write_json({"failures": [shapes.failure(one) for one in found], "complete": complete})
         return
     table(
         ("CONVERSATION", "CONSUMER", "ERROR", "TURN", "AGO"),

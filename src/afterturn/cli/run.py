@@ -181,7 +181,7 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
         return Exit.OK
     if audit.failed:
         note("`afterturn reactions failed` names what failed, `afterturn reactions retry` runs it again.")
-    if audit.owed:
+    if audit.overdue:
         note("`afterturn audit --grace 0s` names what is owed; is it a consumer of another app (--app)?")
     if left.dead_letters:
         note("`afterturn dead-letters list` names the dead letters.")

@@ -1,16 +1,28 @@
-"""Debts: which reaction owes which conversation, since when, and when to remind it. Deciding is pure."""
+"""Debts: which consumer owes a reaction to which conversation, since when, and when a sweep re-emits it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from afterturn.clock import to_text
 from afterturn.model import Conversation
 from afterturn.reactions.state import ReactionState, reaction_states
 from afterturn.store.port import Registration, StoreReader
+
+
+class DebtState(StrEnum):
+    """``waiting``: the debounce may still run. ``overdue``: it should have run. ``failed``: its attempts are used up.
+
+    A reaction in any of these states is owed.
+    """
+
+    WAITING = "waiting"
+    OVERDUE = "overdue"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,7 @@ class Debt:
 
     conversation: Conversation
     consumer: str
-    state: ReactionState
+    state: DebtState
     since: datetime
     age: timedelta
 
@@ -47,29 +59,35 @@ async def debts_of(
     now: datetime,
     grace: timedelta,
 ) -> list[Debt]:
-    """The failed reactions of a conversation, and those that are owed for longer than the grace period.
-
-    A consumer's own ``max_wait`` comes on top of the grace period: waiting that long is its debounce at work.
-    """
-    found = []
+    """Every reaction that is owed to a conversation."""
+    debts = []
     for name, state in reaction_states(conversation, registrations).items():
         if state is ReactionState.FRESH:
             continue
         registration = registrations[name]
         since = await _owed_since(conversation, name, registration, store)
-        debt = Debt(conversation, name, state, since, age=max(now - since, timedelta(0)))
-        if state is ReactionState.FAILED or debt.age >= overdue_after(registration, grace):
-            found.append(debt)
-    return found
+        age = max(now - since, timedelta(0))
+        debts.append(Debt(conversation, name, debt_state(state, age, registration, grace), since, age))
+    return debts
+
+
+def debt_state(state: ReactionState, age: timedelta, registration: Registration, grace: timedelta) -> DebtState:
+    """The state of a reaction that is owed for ``age``.
+
+    A consumer's own ``max_wait`` is added to the grace period: waiting that long is its debounce at work.
+    """
+    if state is ReactionState.FAILED:
+        return DebtState.FAILED
+    return DebtState.OVERDUE if age >= overdue_after(registration, grace) else DebtState.WAITING
 
 
 def overdue_after(registration: Registration, grace: timedelta) -> timedelta:
-    """The age from which a debt counts; without a grace period every debt does."""
+    """The age from which a debt is overdue; without a grace period every debt is."""
     return grace + registration.max_wait if grace else timedelta(0)
 
 
 def remind(age: timedelta, age_before: timedelta | None, first: timedelta) -> bool:
-    """Whether a sweep reminds of a debt: at ages that double from ``first``, so a hopeless one is not hammered.
+    """Whether a sweep re-emits a debt: at ages that double from ``first``, so that a hopeless one costs little.
 
     ``age_before``: the debt's age at the sweep before this one (None where there was none, or no debt yet).
     """

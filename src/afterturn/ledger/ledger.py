@@ -14,9 +14,8 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery, StreamUnavailable
 from afterturn.event import make_event
-from afterturn.ledger.debts import Debt, debts_of, overdue_after, remind
+from afterturn.ledger.debts import Debt, DebtState, debts_of, overdue_after, remind
 from afterturn.model import UNASSIGNED, Channel, Conversation, FlushMode, Origin
-from afterturn.reactions.state import ReactionState
 from afterturn.store.pagination import iterate
 from afterturn.store.port import ConsumerState, Range, Store
 from afterturn.stream.port import Publisher
@@ -28,32 +27,45 @@ _SWEPT = "ledger.swept"
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found. Clean: nothing is owed beyond the grace period, and nothing has failed."""
+    """The result of an audit. ``debts``: the reactions that are overdue or failed. ``waiting``: those that may still
+    run in time. Clean: none is overdue or failed.
+    """
 
     checked: int
     debts: tuple[Debt, ...]
     at: datetime
+    waiting: tuple[Debt, ...] = ()
 
     @property
     def clean(self) -> bool:
         return not self.debts
 
     @property
-    def owed(self) -> int:
-        return sum(debt.state is ReactionState.OWED for debt in self.debts)
+    def overdue(self) -> int:
+        return sum(debt.state is DebtState.OVERDUE for debt in self.debts)
 
     @property
     def failed(self) -> int:
-        return sum(debt.state is ReactionState.FAILED for debt in self.debts)
+        return sum(debt.state is DebtState.FAILED for debt in self.debts)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def owed(self) -> int:
+        """Waiting, overdue and failed together."""
+        return len(self.debts) + len(self.waiting)
+
+    def counts(self) -> dict[str, Any]:
+        """The result without its debts, as JSON."""
         return {
             "clean": self.clean,
             "checked": self.checked,
             "owed": self.owed,
+            "waiting": len(self.waiting),
+            "overdue": self.overdue,
             "failed": self.failed,
-            "debts": [debt.to_json() for debt in self.debts],
         }
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.counts(), "debts": [debt.to_json() for debt in self.debts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,9 @@ class Ledger:
             if checked % _READ == 0:
                 progress(checked)
         progress(checked)
-        return Audit(checked=checked, debts=tuple(debts), at=now)
+        late = tuple(debt for debt in debts if debt.state is not DebtState.WAITING)
+        waiting = tuple(debt for debt in debts if debt.state is DebtState.WAITING)
+        return Audit(checked=checked, debts=late, at=now, waiting=waiting)
 
     async def sweep(
         self,
@@ -128,7 +142,7 @@ class Ledger:
             age_before = None if before is None else before - debt.since
             if only is not None and debt.consumer not in only:
                 continue
-            if debt.state is ReactionState.OWED and (everything or remind(debt.age, age_before, first)):
+            if debt.state is DebtState.OVERDUE and (everything or remind(debt.age, age_before, first)):
                 await self._emit(debt.conversation, debt.consumer, FlushMode.IMMEDIATE)
                 telemetry.debts_swept.labels(consumer=debt.consumer).inc()
                 telemetry.log(

@@ -15,12 +15,12 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from pydantic import Field
 
 from afterturn.backbone import Backbone
-from afterturn.errors import InvalidInput
+from afterturn.errors import InvalidInput, error_body
 from afterturn.model import Record
 from afterturn.strict_json import read_json
 from afterturn.web.access import COOKIE
 from afterturn.web.api.scoped_store import ScopedStore
-from afterturn.web.errors import HttpError, error_body
+from afterturn.web.errors import HttpError
 from afterturn.web.middleware import unquoted
 from afterturn.web.roles import Caller, CallerRole
 
@@ -205,7 +205,7 @@ _ERRORS: dict[int, tuple[str, str, str, str | None]] = {
         "If-Match",
     ),
     429: ("Too many tries.", "too_many", "too many logins failed from this address; …", None),
-    500: ("A fault of ours.", "failed", "this failed on our side; …", None),
+    500: ("Internal error.", "failed", "internal error; see the server log", None),
     503: ("The store, the stream or the engine does not answer.", "unavailable", "… try again later", None),
 }
 ALWAYS = (401, 403, 422, 500, 503)

@@ -1,4 +1,4 @@
-"""The ledger: what is owed, reminding of it, and asking for history."""
+"""The ledger: audit, sweep and replay."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from afterturn.backbone import Backbone
 from afterturn.clock import EPOCH, parse_duration
 from afterturn.errors import NotFound
+from afterturn.inbox.filters import BY_NAME
 from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Id, Label, Record, Time
@@ -56,14 +57,14 @@ Duration = Annotated[
     Field(
         max_length=20,
         pattern=r"^\d{1,9}(\.\d{1,6})?(ms|s|m|h|d)$",
-        description="How long a reaction may be owed, on top of its own max_wait; 0s for none.",
+        description="Time that a reaction may be owed beyond its own max_wait; 0s: none.",
         examples=["2m"],
     ),
     AfterValidator(_is_duration),
 ]
-Since = Annotated[Time | None, Field(description="Conversations whose newest message is from this time on.")]
-Until = Annotated[Time | None, Field(description="And before this time.")]
-Property = Annotated[Id | None, Field(description="Of one property only, or UNASSIGNED.")]
+Since = Annotated[Time | None, Field(description="Conversations whose newest message is at or after this time.")]
+Until = Annotated[Time | None, Field(description="Conversations whose newest message is before this time.")]
+Property = Annotated[Id | None, Field(description=BY_NAME["property"].filter.help)]
 
 
 class _Part(Record):
@@ -83,17 +84,17 @@ class AuditParameters(_Part, ListParameters):
 
 
 class SweepBody(_Part):
-    """What to remind of; everything that is overdue where nothing is said."""
+    """Which reactions to re-emit; by default every one that is overdue."""
 
     grace: Duration | None = None
-    everything: Annotated[bool, Field(description="Also what a sweep has reminded of just now.")] = False
+    everything: Annotated[bool, Field(description="Include reactions that were re-emitted recently.")] = False
 
 
 class ReplayBody(_Part):
-    """Which part of history, and for whom; every consumer that is not retired where none is named."""
+    """Which part of history, and for which consumers; by default every one that is not retired."""
 
     consumers: Annotated[tuple[Label, ...], Field(max_length=100)] = ()
-    rate: Annotated[float, Field(gt=0, le=1_000, description="At most so many events a second.")] = 50.0
+    rate: Annotated[float, Field(gt=0, le=1_000, description="Maximum number of events per second.")] = 50.0
 
 
 @router.get(
@@ -105,7 +106,9 @@ class ReplayBody(_Part):
             {
                 "clean": False,
                 "checked": 85,
-                "owed": 1,
+                "owed": 3,
+                "waiting": 2,
+                "overdue": 1,
                 "failed": 0,
                 "debts": [shapes.DEBT],
                 "nextCursor": None,
@@ -116,8 +119,10 @@ class ReplayBody(_Part):
     },
 )
 async def audit(caller: OnCall, backbone: OpenBackbone, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
-    """Each reaction that is owed or has failed. Reads every row of the selection, and counts all that it finds;
-    `limit` bounds the debts shown."""
+    """List each reaction that is overdue or failed, and count those that are owed.
+
+    Reads every row of the selection; `limit` applies to the debts in the response.
+    """
     grace = _grace(asked.grace, backbone)
     bound = ("debts", asked.since, asked.until, asked.property, grace)
     after = None if asked.cursor is None else _place(asked.cursor, bound)
@@ -128,10 +133,7 @@ async def audit(caller: OnCall, backbone: OpenBackbone, asked: Annotated[AuditPa
         "debts",
         [debt.to_json() for debt in rest[: asked.limit]],
         None if last is None else _cursor(last, bound),
-        clean=found.clean,
-        checked=found.checked,
-        owed=found.owed,
-        failed=found.failed,
+        **found.counts(),
     )
 
 
@@ -143,7 +145,7 @@ async def audit(caller: OnCall, backbone: OpenBackbone, asked: Annotated[AuditPa
     },
 )
 async def sweep(caller: OnCall, backbone: OpenBackbone, given: SweepBody) -> JSONResponse:
-    """Put what is owed into the stream again, each debt at ages that double. Sent again, it changes nothing."""
+    """Re-emit overdue reactions into the stream, each at ages that double. Repeating the request changes nothing."""
     part = _selection(given)
     caught = await backbone.ledger.sweep(
         None if part == Selection() else part, grace=_grace(given.grace, backbone), everything=given.everything
@@ -163,7 +165,7 @@ async def sweep(caller: OnCall, backbone: OpenBackbone, given: SweepBody) -> JSO
 async def start_replay(
     request: Request, caller: OnCall, backbone: OpenBackbone, key: IdempotencyKey, given: ReplayBody
 ) -> JSONResponse:
-    """Ask consumers for a part of history, in the background. What a consumer has seen to its end is left out."""
+    """Re-run consumers over past conversations, in the background; those already seen are left out."""
     registered = await backbone.store.registrations()
     if not set(given.consumers) <= set(registered):
         raise NotFound("no consumer of that name was ever registered; GET /api/v1/consumers lists them")

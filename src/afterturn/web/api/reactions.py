@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from typing import Annotated, Any, Self
 
@@ -11,7 +10,6 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
 from afterturn.backbone import Backbone
-from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Id, Label, Record
 from afterturn.store.port import ConsumerState, FailureKey
@@ -76,15 +74,7 @@ async def list_failed(
     """Reactions that were given up on."""
     after = None if asked.cursor is None else _place(asked.cursor)
     found = await backbone.store.failures(after=after, limit=asked.limit + 1)
-    shown = [
-        {
-            "conversationId": one.conversation_id,
-            "consumer": one.consumer,
-            "failedThrough": to_text(one.failed_through),
-            "error": one.error,
-        }
-        for one in found[: asked.limit]
-    ]
+    shown = [shapes.failure(one) for one in found[: asked.limit]]
     last = found[asked.limit - 1] if len(found) > asked.limit else None
     return list_response(
         "failures", shown, None if last is None else encode_position("failures", last.consumer, last.conversation_id)
@@ -164,14 +154,4 @@ async def _changed(backbone: Backbone, name: str, state: ConsumerState) -> JSONR
 
 
 async def _consumers(backbone: Backbone) -> list[dict[str, Any]]:
-    failed = Counter(one.consumer for one in await backbone.store.failures(limit=_ALL))
-    return [
-        {
-            "name": name,
-            "state": one.state.value,
-            "registeredAt": to_text(one.registered_at),
-            "maxWaitSeconds": one.max_wait.total_seconds(),
-            "failed": failed[name],
-        }
-        for name, one in (await backbone.store.registrations()).items()
-    ]
+    return shapes.consumers(await backbone.store.registrations(), await backbone.store.failures(limit=_ALL))

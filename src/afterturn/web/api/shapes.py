@@ -1,16 +1,18 @@
-"""What the routes answer, as the OpenAPI document describes it. The records themselves say it in JSON."""
+"""The JSON of the API and of the command's ``--json``: what the OpenAPI document describes, and how it is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
+from afterturn.ledger.debts import DebtState
 from afterturn.model import Conversation, Direction, Id, Message, Record, Role, SettledTurn, Time, WorkOrder
 from afterturn.reactions.state import ReactionState
-from afterturn.store.port import ConsumerState
-from afterturn.stream.port import Queue
+from afterturn.store.port import ConsumerState, Failure, Registration
+from afterturn.stream.port import DeadLetter, Depth, Queue
 
 NextCursor = Annotated[str | None, Field(description="Leads to the next page; null at the end.")]
 Whole = Annotated[bool, Field(description="False where there is more than the limit let through.")]
@@ -104,18 +106,20 @@ class WorkOrdersShape(Record):
 class DebtShape(Record):
     conversation_id: Id
     consumer: str
-    state: ReactionState
+    state: DebtState
     settled_at: Time | None
     owed_since: Time
     age_seconds: int
 
 
 class AuditShape(Record):
-    """What is owed beyond the grace period, or has failed. ``owed`` and ``failed`` count all of it."""
+    """The reactions that are overdue or failed. ``owed`` counts those that wait as well; the counts cover all pages."""
 
     clean: bool
     checked: int
     owed: int
+    waiting: int
+    overdue: int
     failed: int
     debts: tuple[DebtShape, ...]
     next_cursor: NextCursor
@@ -221,6 +225,36 @@ class ConsumersShape(Record):
     consumers: tuple[ConsumerShape, ...]
 
 
+def dead_letter(record: DeadLetter) -> dict[str, Any]:
+    """A dead letter as JSON."""
+    return DeadLetterShape.model_validate(record, from_attributes=True).to_json()
+
+
+def failure(record: Failure) -> dict[str, Any]:
+    """A failed reaction as JSON."""
+    return FailureShape.model_validate(record, from_attributes=True).to_json()
+
+
+def consumers(registrations: Mapping[str, Registration], failures: Iterable[Failure]) -> list[dict[str, Any]]:
+    """The registered consumers as JSON, each with the number of its failed reactions."""
+    failed = Counter(one.consumer for one in failures)
+    return [
+        ConsumerShape(
+            name=name,
+            state=one.state,
+            registered_at=one.registered_at,
+            max_wait_seconds=one.max_wait.total_seconds(),
+            failed=failed[name],
+        ).to_json()
+        for name, one in registrations.items()
+    ]
+
+
+def depth(record: Depth) -> dict[str, Any]:
+    """How much waits in the stream, as JSON."""
+    return DepthShape(main=record.main, retry=record.retry, dead=record.dead_letters, oldest_at=record.oldest).to_json()
+
+
 class CallerShape(Record):
     """Who calls. ``properties``: those that the caller may see, null for all. ``csrfToken``: null for bearer tokens."""
 
@@ -291,7 +325,7 @@ ORDER: dict[str, Any] = {
 DEBT: dict[str, Any] = {
     "conversationId": "c-17",
     "consumer": "topics",
-    "state": "owed",
+    "state": "overdue",
     "settledAt": "2026-03-01T12:00:06.000000Z",
     "owedSince": "2026-03-01T12:00:06.000000Z",
     "ageSeconds": 431,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
-from afterturn.backbone import Backbone
-from afterturn.clock import to_text
 from afterturn.errors import NotFound
 from afterturn.model import Record
-from afterturn.stream.port import DeadLetter, DeadLetterKey
+from afterturn.stream.port import DeadLetterKey
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
@@ -26,6 +24,7 @@ from afterturn.web.api.common import (
     json_response,
     list_response,
 )
+from afterturn.web.api.counts import read_stats
 from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.middleware import unquoted
 
@@ -60,7 +59,7 @@ def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead lett
 )
 async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """How many records wait, those in flight included, and since when the oldest does."""
-    return json_response(await _depth(backbone))
+    return json_response(shapes.depth(await backbone.stream.depth()))
 
 
 @router.get(
@@ -85,14 +84,9 @@ async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
 )
 async def show_stats(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """How much is in each stage, and how old the oldest of it is."""
-    oldest = await backbone.engine.oldest()
-    body: dict[str, Any] = dict(await backbone.store.counts())
-    body["stream"] = await _depth(backbone)
-    body["reactions"] = {
-        "waiting": await backbone.engine.waiting(),
-        "failed": len(await backbone.store.failures(limit=_ALL)),
-        "oldestAt": None if oldest is None else to_text(oldest),
-    }
+    body, problems = await read_stats(backbone)
+    for problem in problems:
+        raise problem
     return json_response(body)
 
 
@@ -116,7 +110,7 @@ async def list_dead_letters(
     last = found[asked.limit - 1] if len(found) > asked.limit else None
     return list_response(
         "deadLetters",
-        [_letter(one) for one in found[: asked.limit]],
+        [shapes.dead_letter(one) for one in found[: asked.limit]],
         None if last is None else encode_position("dead letters", last.died_at, last.id),
     )
 
@@ -149,7 +143,7 @@ async def show_dead_letter(
     letter = next((one for one in found if one.id == letter_id), None)
     if letter is None:
         raise NotFound(_NO_LETTER)
-    return json_response(_letter(letter))
+    return json_response(shapes.dead_letter(letter))
 
 
 def _place(cursor: str) -> DeadLetterKey:
@@ -159,27 +153,3 @@ def _place(cursor: str) -> DeadLetterKey:
 
 
 _NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"
-
-
-async def _depth(backbone: Backbone) -> dict[str, Any]:
-    depth = await backbone.stream.depth()
-    return {
-        "main": depth.main,
-        "retry": depth.retry,
-        "dead": depth.dead_letters,
-        "oldestAt": None if depth.oldest is None else to_text(depth.oldest),
-    }
-
-
-def _letter(one: DeadLetter) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "queue": one.queue.value,
-        "group": one.group,
-        "consumer": one.consumer,
-        "reason": one.reason,
-        "receives": one.receives,
-        "publishedAt": to_text(one.published_at),
-        "diedAt": to_text(one.died_at),
-        "body": one.body,
-    }

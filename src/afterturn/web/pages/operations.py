@@ -1,4 +1,4 @@
-"""``/operations``: what waits, what failed, what is owed, and what to do about it. For on-call and admins."""
+"""``/operations``: stages, consumers, failed reactions, dead letters and debts. For on-call and admins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery, NotFound
 from afterturn.inbox import TimeWindow
 from afterturn.inbox.presentation import count
+from afterturn.ledger.debts import DebtState
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
@@ -35,16 +36,16 @@ _SHOWN = 50
 _DONE = {
     "redriven": "dead letter",
     "retried": "reaction",
-    "emitted": "debt",
+    "emitted": "reaction",
 }
 _SAID = {
-    "redriven": "{} back in the stream.",
-    "retried": "{} due again.",
-    "emitted": "{} put into the stream again.",
+    "redriven": "{} sent to the stream again.",
+    "retried": "{} will run again.",
+    "emitted": "{} re-emitted.",
 }
 _CHANGED = {
-    "promoted": (ConsumerState.LIVE, "{} is live: its stamps are seen, and it owes what comes."),
-    "retired": (ConsumerState.RETIRED, "{} is retired: it owes nothing any more, and its stamps stay."),
+    "promoted": (ConsumerState.LIVE, "{} is live: its stamps are shown, and it owes every new turn."),
+    "retired": (ConsumerState.RETIRED, "{} is retired: it owes no reactions; its stamps stay."),
 }
 
 
@@ -59,18 +60,18 @@ async def show_operations(
     n: str = "",
     name: str = "",
 ) -> Response:
-    """The page. ``owed``: how far back the ledger is read; the rest costs the same in every fleet.
+    """The page. ``owed``: the window of the audit; everything else costs the same for any number of conversations.
 
-    ``plots``: how far back they go. ``done``: what has just been done, to ``n``, or to the consumer of a ``name``.
+    ``plots``: the span of the plots. ``done``: the action just taken, on ``n`` entries or on the consumer ``name``.
     """
     now = await take_sample(backbone)
     past = _past(request, now.at, plots)
     letters = await or_none(backbone.stream.dead_letters(limit=_SHOWN + 1))
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
-    audit = await backbone.ledger.audit(_selection(backbone, window), grace=timedelta(0))
+    audit = await backbone.ledger.audit(_selection(backbone, window), grace=backbone.settings.grace)
     registered = await backbone.store.registrations()
-    owing = [one for one in audit.debts if one.state.value == "owed"]
+    overdue = [one for one in audit.debts if one.state is DebtState.OVERDUE]
     return render(
         request,
         "operations.html",
@@ -82,9 +83,8 @@ async def show_operations(
         more_letters=letters is not None and len(letters) > _SHOWN,
         failures=[failure_view(one) for one in failures[:_SHOWN]],
         more_failures=len(failures) > _SHOWN,
-        debts=[debt_view(one) for one in owing[:_SHOWN]],
-        owing=len(owing),
-        checked=audit.checked,
+        debts=[debt_view(one) for one in (*overdue, *audit.waiting)[:_SHOWN]],
+        audit=audit,
         window=window,
         windows=_links(TimeWindow, window, plots=past.span.value),
         running=request.app.state.replays.running,
@@ -101,17 +101,17 @@ async def show_stages(request: Request, caller: OnCall, backbone: OpenBackbone, 
 
 @router.post("/redrive")
 async def redrive(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
-    """Put dead letters into their queue again; what was handled since is not handled twice."""
+    """Redrive dead letters; turns that were handled since are not handled twice."""
     given = parse(stream.RedriveBody, {"ids": form.all("id"), "all": form.one("all") == "1"})
     known = {one.id for one in await backbone.stream.dead_letters(limit=1_000_000)}
-    # One that is gone was redriven by somebody else, or by a second click.
+    # A missing one was redriven by somebody else, or by a second click.
     ids = [one for one in dict.fromkeys(given.ids) if one in known] if given.ids else sorted(known)
     return _done("redriven", await backbone.stream.redrive(ids) if ids else 0)
 
 
 @router.post("/retry")
 async def retry(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
-    """Give failed reactions fresh attempts."""
+    """Retry failed reactions."""
     conversation_id, consumer = form.one("conversation"), form.one("consumer")
     everything = form.one("all") == "1"
     if not everything and not (conversation_id and consumer):
@@ -131,7 +131,7 @@ async def retry(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Respo
 
 @router.post("/emit")
 async def emit(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
-    """Put what is owed into the stream again."""
+    """Re-emit every reaction of the window that is overdue or waiting."""
     window = _window(form.one("owed") or "24h")
     part = _selection(backbone, window)
     caught = await backbone.ledger.sweep(part, grace=timedelta(0), everything=True)
@@ -158,7 +158,7 @@ def _said(done: str, n: str) -> str | None:
 
 
 def _said_of(done: str, name: str, registered: Mapping[str, Registration]) -> str | None:
-    """Only what is so: an address may come from anywhere."""
+    """Only if it is true: an address may come from anywhere."""
     state, words = _CHANGED.get(done, (None, ""))
     return words.format(name) if name in registered and registered[name].state is state else None
 

@@ -42,7 +42,7 @@ _TEXTS = {
     404: "It does not exist, or it belongs to a property that you do not see.",
     405: "A form is sent here, and nothing is shown. Go back and send it again.",
     503: "The store, the stream or the engine does not answer. Nothing is lost; try again in a moment.",
-    500: "This failed on our side. The log of the server says of what kind it is.",
+    500: "Internal error. See the server log.",
 }
 
 
