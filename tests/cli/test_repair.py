@@ -96,7 +96,7 @@ def test_a_late_consumer_catches_up_by_replay(db: Path, own_app: OwnApp, tmp_pat
 
     done = call("replay", "--consumer", "late", "--property", "p-1", "--rate", "1000", "--json")
     assert done.json == {"emitted": 3}
-    assert re.search(r"for every consumer +0 +-\n.*for one consumer +3 +\d", call("stats").out)
+    assert re.search(r"main queue +0 +-\n.*retry queue +3 +\d", call("stats").out)
     assert call("audit", "--grace", "0s").code == 3
     assert call("--app", both, "drain").code == 0
     assert query(db, "SELECT count(*) FROM stamps WHERE consumer = 'late' AND through IS NOT NULL") == [(3,)]
@@ -104,7 +104,7 @@ def test_a_late_consumer_catches_up_by_replay(db: Path, own_app: OwnApp, tmp_pat
     assert call("--app", both, "drain").code == 0
     again = call("replay", "--all")
     assert again.out == "emitted  0\n"
-    assert "to its end" in again.err
+    assert "seen all of these" in again.err
 
 
 @pytest.mark.parametrize(

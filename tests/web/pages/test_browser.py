@@ -142,9 +142,9 @@ def test_on_call_inspects_and_redrives_a_dead_letter_and_retries_a_failure(seen:
     seen.page.get_by_text("nobody takes it").click()
     expect(seen.page.get_by_text("conversation.turn_settled")).to_be_visible()
     seen.page.get_by_role("button", name="Redrive that of gas-smell-2b").click()
-    expect(seen.page.get_by_text("1 dead letter back in the stream.")).to_be_visible()
+    expect(seen.page.get_by_text("1 dead letter sent to the stream again.")).to_be_visible()
     seen.page.get_by_role("button", name="Retry topics of packages-sunday").click()
-    expect(seen.page.get_by_text("1 reaction due again.")).to_be_visible()
+    expect(seen.page.get_by_text("1 reaction will run again.")).to_be_visible()
     assert seen.served.call(seen.served.site.backbone.store.failures(limit=9)) == ()
     assert seen.served.call(seen.served.site.backbone.stream.depth()).dead_letters == 0
 

@@ -113,7 +113,7 @@ def test_a_house_without_conversations_waits_for_the_first_one(browser: Browser,
         expect(page.locator("ol.rows > li")).to_have_count(1)
         expect(page.get_by_text("All quiet")).to_have_count(0)
         seen.go("/operations")
-        expect(page.get_by_text("1 conversation compared with the ledger")).to_be_visible()
+        expect(page.get_by_text("1 conversation checked")).to_be_visible()
 
 
 def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser: Browser, tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def _now(values: Sequence[tuple[datetime, float | None]], told: Callable[[float]
 
 def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:
     if number is None:
-        return "does not answer"
+        return "unavailable"
     if not number:
         return "none" if bad else "nothing waits"
     return f"oldest {_lag(oldest)}" if oldest is not None else "to be looked at" if bad else "on their way"
