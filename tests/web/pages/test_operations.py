@@ -137,7 +137,7 @@ async def test_only_an_admin_retires_and_promotes(site: Site) -> None:
         assert (await site.backbone.store.registrations())["grade"].state is ConsumerState.RETIRED
         assert ">Promote<" in (await client.get("/operations")).text
         again = await client.post("/operations/consumers", data={"name": "grade", "do": "promote"})
-        assert "grade is live: its stamps are seen" in (await client.get(again.headers["location"])).text
+        assert "grade is live: its stamps are shown" in (await client.get(again.headers["location"])).text
         assert "grade is retired" not in (await client.get(answer.headers["location"])).text
         assert "nobody is" not in (await client.get("/operations?done=retired&name=nobody")).text
         unknown = await client.post("/operations/consumers", data={"name": "nobody", "do": "retire"})
