@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.command import call, run, turn
 
+from afterturn.cli.app import ENTRIES
 from afterturn.config import Settings
 
 COMMANDS = [
@@ -41,6 +44,17 @@ def test_help_names_every_command_and_every_exit_code() -> None:
         assert f" {command[0]} " in done.out
     for code in (0, 1, 2, 3, 4, 130, 141):
         assert f"• {code} " in done.out
+
+
+def test_the_list_of_commands_says_what_each_command_says_first() -> None:
+    for entry in ENTRIES:
+        assert (entry.load().help or "").split("\n\n")[0].split("\n") == [entry.help]
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = "import sys, afterturn.cli.app; print(*[name for name in sys.modules if name.startswith('afterturn.')])"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {f"afterturn.cli.{entry.module}" for entry in ENTRIES}.isdisjoint(modules)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -113,7 +127,7 @@ def test_a_misspelt_setting_is_named_once_with_the_one_that_was_meant(
     done = call("stats", "--json")
     assert (done.code, done.json.keys()) == (0, plain.json.keys())
     hint = "did you mean AFTERTURN_TWILIO_AUTH_TOKEN?"
-    assert done.err == f"AFTERTURN_TWILO_AUTH_TOKEN is no setting of afterturn, and is ignored; {hint}\n"
+    assert done.err == f"AFTERTURN_TWILO_AUTH_TOKEN is not a setting of afterturn and is ignored; {hint}\n"
     assert call("reactions", "failed").err.count("AFTERTURN_TWILO_AUTH_TOKEN") == 1
 
 

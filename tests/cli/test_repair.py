@@ -182,7 +182,7 @@ def test_failed_reactions_are_listed_and_retried(db: Path, own_app: OwnApp) -> N
     assert call("--app", good, "drain").code == 3
     assert len(call("reactions", "retry", "--all", "--consumer", "good", "--json").json["retried"]) == 2
     assert call("--app", good, "drain").code == 0
-    assert call("reactions", "failed").err == "Nothing has failed.\n"
+    assert call("reactions", "failed").err == "No reaction has failed.\n"
 
 
 def test_a_shadow_is_promoted_and_a_consumer_retired(db: Path, own_app: OwnApp) -> None:

@@ -61,5 +61,5 @@ def test_a_drain_that_is_stopped_while_temporal_is_gone_says_that_it_was_stopped
         interrupt(process)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert b"Stopped. Nobody says what is left (Temporal at 127.0.0.1:1 cannot be reached (Connection refused); " in err
+    assert b"Stopped. What is left is unknown (Temporal at 127.0.0.1:1 cannot be reached (Connection refused); " in err
     assert b"Traceback" not in err

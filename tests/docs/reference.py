@@ -96,7 +96,9 @@ def cli() -> str:
 
 def commands(group: Any, name: str = "afterturn") -> Iterator[tuple[str, Any]]:
     """Every command that is not a group, with its full name."""
-    for word, command in group.commands.items():
+    load = getattr(group, "load", group.commands.get)
+    for word in group.commands:
+        command = load(word)
         if hasattr(command, "commands"):
             yield from commands(command, f"{name} {word}")
         else:

@@ -48,7 +48,7 @@ def test_up_stops_as_it_was_asked_to_where_temporal_has_died(local: Mapping[str,
         running.terminate()
         _, err = running.communicate()
         assert running.returncode == 0, err.decode()
-        assert b"Stopped. Nobody says what is left (Temporal" in err
+        assert b"Stopped. What is left is unknown (Temporal" in err
     assert call("drain", "--now").code == 0
     assert_all_is_stopped(local)
 

@@ -129,7 +129,7 @@ def test_it_says_which_doors_are_open_and_who_answers(monkeypatch: pytest.Monkey
         server.link()
         assert f"Channels under {server.address}/hooks/: web\n" in server.said
         assert f"Signed turns of other runtimes at {server.address}/turns\n" in server.said
-        assert any(line.startswith("Who answers: people, in the inbox") for line in server.said)
+        assert any(line.startswith("Replies by: people, in the inbox") for line in server.said)
 
 
 def test_a_store_that_breaks_while_it_is_served_is_a_503_and_a_proxy_is_believed(

@@ -46,7 +46,8 @@ Through = Annotated[
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for an index of AWS.")]
 
 app = typer.Typer(
-    help="Table, queues, alarms and functions in AWS. Nothing is done where lane, account and credentials disagree.",
+    help="Table, queues, alarms and functions of a lane in AWS.\n\n"
+    "Nothing is done if lane, account and credentials disagree.",
     no_args_is_help=True,
 )
 index = typer.Typer(help="The indexes of the table.", no_args_is_help=True)

@@ -1,4 +1,4 @@
-"""``dead-letters``: what the stream gave up on."""
+"""``dead-letters``: stream records that cannot be handled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from afterturn.web.api import shapes
 
 _ALL = 1_000_000
 
-app = typer.Typer(help="Stream records that were given up on.", no_args_is_help=True)
+app = typer.Typer(help="Stream records that cannot be handled.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -57,12 +57,12 @@ def show(
 def redrive(
     ctx: typer.Context,
     letters: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The dead letters.")] = None,
-    all_: Annotated[bool, typer.Option("--all", metavar="", help="Every one.")] = False,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Redrive every dead letter.")] = False,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Put dead letters into their queue again. That changes nothing where the turn was handled since."""
+    """Send dead letters to their queue again. Turns that were handled since are not handled twice."""
     if bool(letters) == all_:
         raise InvalidInput("name the dead letters, or give --all")
     moved = asyncio.run(_redrive(ctx, db, letters))
@@ -70,7 +70,7 @@ def redrive(
         write_json({"redriven": moved})
     else:
         facts([("redriven", moved)])
-        note(f"{count(moved, 'record')} in the stream again; `afterturn up` or `afterturn drain` handles them.")
+        note(f"{count(moved, 'record')} sent to the stream again; `afterturn up` or `afterturn drain` handles them.")
 
 
 async def _letters(ctx: typer.Context, db: Any, limit: int) -> Sequence[DeadLetter]:

@@ -1,4 +1,4 @@
-"""``demo``: the whole way of a turn, on a sample, in a few seconds."""
+"""``demo``: sample conversations through every stage, in a few seconds."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _URGENCY_STYLES = {Urgency.EMERGENCY: "bold red", Urgency.URGENT: "yellow", Urge
 def demo(
     ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
 ) -> None:
-    """Show the whole way of a turn on a sample: settled, reacted to, in the inbox, and nothing owed.
+    """Run sample conversations through every stage: settle, react, inbox, audit.
 
-    Conversations of a fictional property manager come into a new temporary folder (or --db, or
-    AFTERTURN_LOCAL_FOLDER). Nothing is sent anywhere: webhooks and language models of your settings are left out.
+    The conversations of a fictional property manager are stored in a new temporary folder (or --db, or
+    AFTERTURN_LOCAL_FOLDER). Nothing is sent: webhooks and language models in your settings are ignored.
     """
     set_up_logging(ctx, log_level, default=LogLevelName.OFF)
     settings = on_scratch(cli_settings(ctx, db), db=db or ctx.obj.db)

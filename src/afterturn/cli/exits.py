@@ -1,10 +1,9 @@
-"""Exit codes, and which error ends in which."""
+"""Exit codes, and the exit code of each error."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -24,7 +23,7 @@ from afterturn.errors import (
 
 
 class Exit(IntEnum):
-    """What the shell is told."""
+    """Exit codes of the command."""
 
     OK = 0
     FAILED = 1
@@ -37,12 +36,12 @@ class Exit(IntEnum):
 
 HELP = {
     Exit.OK: "done",
-    Exit.FAILED: "some records were bad, or something failed; the rest is in",
-    Exit.USAGE: "wrong usage or bad input; nothing was written",
-    Exit.OWED: "reactions are owed, failed, or lie in the dead letters; an index drifted; a wire is crossed or missing",
-    Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign); AWS or Temporal does not answer",
-    Exit.INTERRUPTED: "stopped by Ctrl-C; running it again goes on",
-    Exit.CLOSED: "whoever read the output went away",
+    Exit.FAILED: "some records were invalid, or something failed; everything else was stored",
+    Exit.USAGE: "wrong usage or invalid input; nothing was written",
+    Exit.OWED: "reactions are overdue or failed, or there are dead letters; an index or a lane has differences",
+    Exit.STORE: "the store cannot be used (busy, full, read-only, damaged, foreign); AWS or Temporal is unavailable",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; run it again to continue",
+    Exit.CLOSED: "the reader of the output closed the pipe",
 }
 
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code.value}` {text}" for code, text in HELP.items())
@@ -63,18 +62,16 @@ def exit_of(error: AfterturnError) -> Exit:
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
 
 
-class Commands(TyperGroup):
-    """The root of all commands: an error that is ours, or the system's, is one line on stderr and an exit code."""
+class ExitCodeGroup(TyperGroup):
+    """Ends every error of afterturn or the system with one line on stderr and an exit code."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        for command in _below(self):
-            _without_kinds(command, command.get_help_option(ctx))
-        option = super().get_help_option(ctx)
-        _without_kinds(self, option)
+        option: Any = super().get_help_option(ctx)
+        option.metavar = ""
         return option
 
     def make_context(self, *args: Any, **more: Any) -> Any:
-        # Also what prints help is a console of rich.
+        # Help is printed by a rich console, too.
         Console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign, assignment]
         try:
             return super().make_context(*args, **more)
@@ -91,38 +88,33 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             raise _closed() from None
         except AfterturnError as error:
-            raise _told(error) from None
+            raise _report(error) from None
         except BaseExceptionGroup as group:
             if (ours := group.subgroup(AfterturnError)) is None:
                 raise
-            raise _told(_first(ours)) from None
+            raise _report(_first(ours)) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(Exit.FAILED) from None
 
 
-def _below(group: Any) -> Iterator[Any]:
-    for command in group.commands.values():
-        yield command
-        if hasattr(command, "commands"):
-            yield from _below(command)
-
-
-def _without_kinds(command: Any, help_option: Any) -> None:
-    """Beside a name that says it, a kind of the language such as <bool>, <path> or <str> only puzzles."""
-    help_option.metavar = ""
+def hide_types(command: Any, ctx: Any) -> None:
+    """Leave Python types such as <bool> or <path> out of a command's help: names and metavars are enough."""
+    command.get_help_option(ctx).metavar = ""
     for argument in command.params:
         if argument.param_type_name == "argument":
-            argument.display_type_rich = _unsaid
+            argument.display_type_rich = _no_type
+    for below in getattr(command, "commands", {}).values():
+        hide_types(below, ctx)
 
 
-def _unsaid(ctx: Any) -> str:
+def _no_type(ctx: Any) -> str:
     return ""
 
 
 def _raise_broken_pipe(console: Console) -> None:
-    """As for everything else that is printed; rich would exit with 1."""
+    """Otherwise rich would exit with 1."""
     raise BrokenPipeError
 
 
@@ -138,7 +130,7 @@ _PLAIN = (
     ("Input should be a valid integer", "has to be a whole number"),
     ("Input should be a valid number", "has to be a number"),
 )
-"""What pydantic says, and what we say in its place."""
+"""pydantic's wording and ours."""
 
 
 def _plain(error: typer.BadParameter) -> typer.BadParameter:
@@ -148,7 +140,7 @@ def _plain(error: typer.BadParameter) -> typer.BadParameter:
     return error
 
 
-def _told(error: BaseException) -> typer.Exit:
+def _report(error: BaseException) -> typer.Exit:
     print(f"error: {error}", file=sys.stderr)
     return typer.Exit(exit_of(error) if isinstance(error, AfterturnError) else Exit.FAILED)
 

@@ -1,4 +1,4 @@
-"""``inbox``, ``show`` and ``work-orders``: what looks and changes nothing."""
+"""``inbox``, ``show`` and ``work-orders``."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def show(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Show a conversation: its thread and what became of sending, turns, stamps and work orders.
+    """Show a conversation: messages, delivery, turns, stamps and work orders.
 
-    With --json it is a line that `import` takes.
+    With --json it is a line that `import` accepts.
     """
     asyncio.run(_show(ctx, db, conversation_id, as_json=json_))
 
@@ -123,15 +123,15 @@ async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: b
 def work_orders(
     ctx: typer.Context,
     conversation_id: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="Of one conversation.")
+        str | None, typer.Option("--conversation", metavar="ID", help="Only those of this conversation.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", metavar="", help="Closed ones, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Include closed ones.")] = False,
     limit: Limit = 100,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """List work orders, the most urgent first."""
+    """List work orders, most urgent first."""
     found = asyncio.run(_work_orders(ctx, db, conversation_id, open_only=not all_, limit=limit + 1))
     complete, found = len(found) <= limit, found[:limit]
     if json_:

@@ -52,10 +52,10 @@ def audit(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """List each reaction that is overdue or failed, and count those that are owed. Exits 3 if there are any.
+    """List each reaction that is overdue or failed, and count those that are owed.
 
-    Owed: waiting (its debounce may still run), overdue (it should have run) or failed (its attempts are used up).
-    Those that wait are only counted.
+    Exits 3 if any is overdue or failed. Owed: waiting (its debounce may still run), overdue (it should have run) or
+    failed (its attempts are used up). Those that wait are only counted.
     """
     settings = settings_of(ctx, db)
     found = asyncio.run(_audit(settings, selection(since, until, property_id), grace))
@@ -110,7 +110,10 @@ def sweep(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Re-emit overdue reactions into the stream, each at ages that double. `afterturn up` does it automatically."""
+    """Re-emit overdue reactions into the stream.
+
+    Each is re-emitted at ages that double. `afterturn up` sweeps automatically.
+    """
     settings = cli_settings(ctx, db)
     part = selection(since, until, property_id)
     caught = asyncio.run(_sweep(settings, None if part == Selection() else part, grace, everything=everything))
@@ -153,11 +156,12 @@ def replay(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Re-run consumers over past conversations, for example after registering a new one.
+    """Re-run consumers over past conversations.
 
-    Name a consumer or a part of history (`--since`, `--until`, `--property`), or give `--all`. Conversations that a
-    consumer has seen fully are left out. If it is interrupted, run it again to continue; what was requested until then
-    is owed. Reactions to history send nothing out, unless AFTERTURN_EFFECTS_FOR_HISTORY is set.
+    For example after registering a new one. Name a consumer or a part of history (`--since`, `--until`, `--property`),
+    or give `--all`. Conversations that a consumer has seen fully are left out. If it is interrupted, run it again to
+    continue; what was requested until then is owed. Reactions to history send nothing out, unless
+    AFTERTURN_EFFECTS_FOR_HISTORY is set.
     """
     part = selection(since, until, property_id)
     if (bool(consumer) or part != Selection()) == all_:

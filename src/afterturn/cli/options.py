@@ -1,4 +1,4 @@
-"""What the commands share: flags with their variables, and how they open a store."""
+"""Shared options with their variables, and how commands open a store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogLevelName(StrEnum):
 
 @dataclass(slots=True)
 class SharedOptions:
-    """What was given before the command's name, or by a variable."""
+    """Options before the command's name, or from variables."""
 
     profile: Profile | None = None
     db: Path | None = None
@@ -53,21 +53,21 @@ class SharedOptions:
 _PROFILE = (
     "--profile",
     "AFTERTURN_PROFILE",
-    "Where everything lives: embedded (one file, the default), local (the production path on this machine) or aws.",
+    "Deployment profile: embedded (one file, the default), local (the production path on this machine) or aws.",
     "PROFILE",
 )
-_DB = ("--db", "AFTERTURN_DB", "The SQLite file; afterturn.db in this folder where nothing is said.", "FILE")
-_APP = ("--app", "AFTERTURN_APP", "Your own app as module:attribute, in place of the shipped one.", "APP")
+_DB = ("--db", "AFTERTURN_DB", "SQLite file; default: ./afterturn.db", "FILE")
+_APP = ("--app", "AFTERTURN_APP", "Your app as module:attribute; default: the shipped one.", "APP")
 _LOG = (
     "--log-level",
     "AFTERTURN_LOG_LEVEL",
-    "What is logged on stderr: debug, info, warning, error, critical, off.",
+    "Log level on stderr: debug, info, warning, error, critical or off.",
     "LEVEL",
 )
 
 
 def _flag(flag: str, variable: str, text: str, metavar: str, **more: Any) -> Any:
-    """A flag of a command. Its variable is read once, at the root, so that any flag goes before it."""
+    """An option of a command. Its variable is read once, at the root, so any option wins over it."""
     return typer.Option(flag, help=f"{text} ({variable})", metavar=metavar, rich_help_panel="Shared options", **more)
 
 
@@ -91,7 +91,7 @@ RootDb = Annotated[Path | None, _root(*_DB)]
 RootApp = Annotated[str | None, _root(*_APP)]
 RootLogLevel = Annotated[LogLevelName | None, _root(*_LOG)]
 
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON on stdout, and nothing else there.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON on stdout.")]
 
 
 def filter_option(declared: FilterField, *, repeatable: bool) -> Any:
@@ -165,31 +165,31 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 def require_store(settings: Settings) -> None:
-    """Raise NotFound where there is no file: an empty answer from a mistyped path would look like good news."""
+    """Raise NotFound if there is no file: an empty result for a mistyped path would be misleading."""
     if settings.profile is not Profile.EMBEDDED:
         return
     if not os.path.lexists(settings.db) and os.access(settings.db.parent, os.X_OK):
         raise NotFound(
-            f"there is no store at {settings.db}; name one with --db or AFTERTURN_DB, or make one with "
+            f"there is no store at {settings.db}; choose one with --db or AFTERTURN_DB, or create one with "
             "`afterturn settle`, `import FILE` or `demo`"
         )
 
 
 @asynccontextmanager
 async def open_existing(settings: Settings) -> AsyncIterator[Backbone]:
-    """An existing store, for commands that look and ask but run nothing.
+    """Open an existing store, for commands that run no reactions.
 
-    No app is loaded: the ledger knows the consumers, and looking must not register any.
+    No app is loaded: the ledger knows the consumers, and reading must not register any.
     """
     require_store(settings)
     async with App(shipped=False).open(settings) as backbone:
         for name in await backbone.store.registrations():
-            backbone.registry.add(name, _runs_elsewhere)
+            backbone.registry.add(name, _never_run)
         yield backbone
 
 
-async def _runs_elsewhere(window: TurnWindow, ctx: ReactionContext) -> Stamp:
-    raise AssertionError("commands that look run no reactions")
+async def _never_run(window: TurnWindow, ctx: ReactionContext) -> Stamp:
+    raise AssertionError("this command runs no reactions")
 
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""``reactions``: the consumers of a store, what of them failed, and trying that again."""
+"""``reactions``: consumers, failed reactions, and retries."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ALL = 1_000_000
 
 app = typer.Typer(help="Consumers and their failed reactions.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.")]
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the consumer.")]
 
 
 @app.command("list")
 def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
-    """List the consumers that were ever registered, their state, and how many of their reactions failed."""
+    """List all registered consumers with their state and the number of failed reactions."""
     rows = asyncio.run(_list(ctx, db))
     if json_:
         write_json({"consumers": rows})
@@ -44,7 +44,7 @@ def list_(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db:
         ],
     )
     if not rows:
-        note("No consumer was registered yet; `afterturn up`, `drain` and `import` register those of their app.")
+        note("No consumer is registered yet; `afterturn up`, `drain` and `import` register those of their app.")
 
 
 async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ async def _list(ctx: typer.Context, db: Any) -> list[dict[str, Any]]:
 def failed(
     ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: Profiled = None, db: Db = None
 ) -> None:
-    """List the reactions that were given up on."""
+    """List failed reactions."""
     found, now = asyncio.run(_failures(ctx, db, limit + 1))
     complete, found = len(found) <= limit, found[:limit]
     if json_:
@@ -69,7 +69,7 @@ def failed(
             for one in found
         ],
     )
-    note("`afterturn reactions retry` runs them again." if found else "Nothing has failed.")
+    note("`afterturn reactions retry` runs them again." if found else "No reaction has failed.")
     if not complete:
         note(f"There are more than {limit}; raise --limit.")
 
@@ -85,13 +85,15 @@ def retry(
     conversation_ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="Conversations whose failed reactions run again.")
     ] = None,
-    consumer: Annotated[str | None, typer.Option(metavar="CONSUMER", help="Of this consumer only.")] = None,
-    all_: Annotated[bool, typer.Option("--all", metavar="", help="Of every conversation.")] = False,
+    consumer: Annotated[str | None, typer.Option(metavar="CONSUMER", help="Only reactions of this consumer.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", metavar="", help="Retry the failed reactions of every conversation.")
+    ] = False,
     json_: Json = False,
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """Give failed reactions fresh attempts; `up` or `drain` runs them."""
+    """Retry failed reactions; `up` or `drain` runs them."""
     if bool(conversation_ids) == all_:
         raise InvalidInput("name the conversations, or give --all")
     retried = asyncio.run(_retry(ctx, db, conversation_ids, consumer))
@@ -99,7 +101,7 @@ def retry(
         write_json({"retried": [{"conversationId": one, "consumer": name} for one, name in retried]})
         return
     table(("CONVERSATION", "CONSUMER"), retried)
-    note(f"{count(len(retried), 'reaction')} due again; `afterturn up` or `afterturn drain` runs them.")
+    note(f"{count(len(retried), 'reaction')} will run again; `afterturn up` or `afterturn drain` runs them.")
 
 
 async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: str | None) -> list[tuple[str, str]]:
@@ -124,14 +126,14 @@ async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: s
 
 @app.command()
 def promote(ctx: typer.Context, consumer: Name, profile: Profiled = None, db: Db = None) -> None:
-    """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
+    """Make a consumer in shadow, or a retired one, live: its stamps are shown, and it owes every new turn."""
     asyncio.run(_set_state(ctx, db, consumer, ConsumerState.LIVE))
     note(f"{consumer} is live.")
 
 
 @app.command()
 def retire(ctx: typer.Context, consumer: Name, profile: Profiled = None, db: Db = None) -> None:
-    """Let a consumer owe nothing any more. Its stamps stay."""
+    """Retire a consumer: it owes no reactions from now on. Its stamps stay."""
     asyncio.run(_set_state(ctx, db, consumer, ConsumerState.RETIRED))
     note(f"{consumer} is retired.")
 

@@ -1,4 +1,4 @@
-"""``bridge``, ``worker`` and ``drain``: what runs reactions."""
+"""``bridge``, ``worker`` and ``drain``: run reactions."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _MOST_JOBS = 1_000
 def worker(
     ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
 ) -> None:
-    """Run reactions and sweeps until Ctrl-C, where the bridge runs elsewhere.
+    """Run reactions and sweeps without the bridge.
 
-    It stops as `up` does: the first Ctrl-C (or SIGTERM) lets what runs finish, the second stops at once.
+    The first Ctrl-C (or SIGTERM) waits for running work; the second stops at once.
     """
     set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     raise typer.Exit(asyncio.run(work(app_of(ctx, app), settings_of(ctx, db), bridging=False)))
@@ -61,10 +61,11 @@ def worker(
 def bridge(
     ctx: typer.Context, profile: Profiled = None, db: Db = None, app: AppName = None, log_level: LogLevel = None
 ) -> None:
-    """Read the stream and signal every consumer until Ctrl-C, where reactions run elsewhere (worker).
+    """Run the bridge alone: read the stream and signal every consumer.
 
-    While the reaction engine does not answer, nothing is received. The first Ctrl-C (or SIGTERM) lets what it has in
-    hand finish, the second stops at once: what was not acknowledged comes again.
+    Reactions have to run in another process (`worker`). While the reaction engine is unavailable, nothing is received.
+    The first Ctrl-C (or SIGTERM) waits for records in flight; the second stops at once, and records that were not
+    acknowledged are received again.
     """
     set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     raise typer.Exit(asyncio.run(_bridge(app_of(ctx, app), settings_of(ctx, db))))
@@ -83,7 +84,7 @@ async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
         what = "Up" if bridging else "Worker up"
         notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
         if settings.profile is Profile.LOCAL:
-            notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
+            notes.insert(0, f"Temporal UI: http://127.0.0.1:{settings.local_temporal_ui_port}")
         if await until_stopped(run, notes):
             note(f"Stopped. {await what_is_left(backbone)}")
             return Exit.OK
@@ -119,7 +120,7 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
 
     def ask() -> None:
         stop.set()  # first: whoever read what is said here may have gone away
-        note("Stopping: what runs is finished first; Ctrl-C again stops at once.")
+        note("Stopping: waiting for running work; Ctrl-C again stops at once.")
 
     with interruptible(ask, running.cancel):
         for line in notes:  # here, since they say that Ctrl-C stops it
@@ -127,7 +128,7 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
         try:
             await running
         except asyncio.CancelledError:
-            note("Stopped at once. What was cut off runs again at the next start.")
+            note("Stopped at once. Interrupted work runs again at the next start.")
             return False
     return True
 
@@ -146,10 +147,10 @@ def drain(
     app: AppName = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Run until nothing waits and nothing is owed, then say what is left.
+    """Run until nothing waits and nothing is owed, then report what is left.
 
-    Exits 3 where something is left: owed by consumers that this app does not have, failed, or dead. Failed attempts
-    are repeated with pauses, so it can take a while.
+    Exits 3 if something is left: reactions of consumers that this app does not have, failed reactions, dead letters.
+    Failed attempts are retried with pauses, so it can take a while.
     """
     set_up_logging(ctx, log_level)
     settings = settings_of(ctx, db)
@@ -162,7 +163,7 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
     async with app.open(settings) as backbone:
         left = await drained(backbone, eager=eager)
         if left is None:
-            note(f"Stopped. {await what_is_left(backbone)} Running it again goes on.")
+            note(f"Stopped. {await what_is_left(backbone)} Run it again to continue.")
             return Exit.INTERRUPTED
         audit = await backbone.ledger.audit(grace=timedelta(0))
     if as_json:
@@ -180,11 +181,13 @@ async def _drain(app: App, settings: Settings, *, eager: bool, as_json: bool) ->
     if is_clean(left, audit):
         return Exit.OK
     if audit.failed:
-        note("`afterturn reactions failed` names what failed, `afterturn reactions retry` runs it again.")
+        note("`afterturn reactions failed` lists failed reactions, `afterturn reactions retry` runs them again.")
     if audit.overdue:
-        note("`afterturn audit --grace 0s` names what is owed; is it a consumer of another app (--app)?")
+        note(
+            "`afterturn audit --grace 0s` lists overdue reactions; do they belong to a consumer of another app (--app)?"
+        )
     if left.dead_letters:
-        note("`afterturn dead-letters list` names the dead letters.")
+        note("`afterturn dead-letters list` lists the dead letters.")
     return Exit.OWED
 
 
@@ -223,7 +226,7 @@ async def what_is_left(backbone: Backbone) -> str:
     try:
         return _left(await backbone.backlog(), await _jobs(backbone))
     except AfterturnError as error:
-        return f"Nobody says what is left ({error}); nothing of it is lost."
+        return f"What is left is unknown ({error}); nothing is lost."
 
 
 async def _jobs(backbone: Backbone) -> str:

@@ -1,4 +1,4 @@
-"""``import`` and ``settle``: what puts turns in."""
+"""``import`` and ``settle``: write turns to the store."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ _TICK_SCREEN, _TICK_LOG = 0.1, 5.0
 
 def import_(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The file; .jsonl may be packed (.jsonl.gz).", metavar="PATH")],
+    path: Annotated[Path, typer.Argument(help="The file; .jsonl can be compressed (.jsonl.gz).", metavar="PATH")],
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="afterturn, dialogues, mbox, telegram or sms, where it is not seen by itself.",
+            help="afterturn, dialogues, mbox, telegram or sms; default: detected.",
         ),
     ] = None,
     own: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ADDRESS", help="An address, number, id or name that is ours: what it sent is outbound. Repeatable."
+            metavar="ADDRESS", help="Your own address, number, id or name: messages from it are outbound. Repeatable."
         ),
     ] = None,
     property_id: Annotated[
         str | None,
-        typer.Option("--property", metavar="ID", help="The property of the conversations where the file names none."),
+        typer.Option("--property", metavar="ID", help="Property of conversations for which the file names none."),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Only the first so many conversations, to see how they come in."),
+        typer.Option(metavar="N", min=1, help="Import only the first N conversations."),
     ] = None,
     json_: Json = False,
     profile: Profiled = None,
@@ -73,11 +73,11 @@ def import_(
     app: AppName = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Bring in conversations out of a file.
+    """Import conversations from a file.
 
-    afterturn's own JSON Lines, research dialogues, mbox, a Telegram Desktop export (result.json), or an "SMS Backup &
-    Restore" XML. Running it again adds nothing. A bad record is named with its place, the others come in (exit 1).
-    Ctrl-C stops between turns; running it again goes on.
+    Formats: afterturn's own JSON Lines, research dialogues, mbox, a Telegram Desktop export (result.json), and the XML
+    of "SMS Backup & Restore". A second import of the same file adds nothing. Invalid records are reported with their
+    position and skipped (exit 1). Ctrl-C stops between turns; run it again to continue.
     """
     set_up_logging(ctx, log_level)
     if property_id is not None:
@@ -93,12 +93,12 @@ def import_(
         _summary(reader, tally)
     if problem is not None:
         note(f"error: {problem}")
-        note("What was counted above is in. Running the import again goes on where it ended.")
-        # What ends in the middle of a file is not what exit code 2 says: that nothing was written.
+        note("Everything counted above was imported. Run the import again to continue.")
+        # Exit code 2 means that nothing was written, which is wrong in the middle of a file.
         cut_off = isinstance(problem, InvalidInput) and tally.conversations
         raise typer.Exit(Exit.FAILED if cut_off else exit_of(problem))
     if interrupted:
-        note("Stopped. What was counted above is in; running the import again goes on where it ended.")
+        note("Stopped. Everything counted above was imported; run the import again to continue.")
         raise typer.Exit(Exit.INTERRUPTED)
     if tally.new_turns and not json_:
         note("Next: `afterturn drain --now` runs the reactions, `afterturn inbox` shows the conversations.")
@@ -214,8 +214,8 @@ def settle(
     {"conversation": {"id": "c-1", "channel": "sms"}, "messages": [{"id": "m-1", "direction": "inbound", "role":
     "customer", "text": "Hi", "at": "2026-03-01T12:00:05Z"}], "key": "optional: settled once, however often it is sent"}
 
-    A message needs its "at". The turn has one too, for history; left out, it counts as now. "flushMode": "immediate"
-    skips the quiet periods.
+    Every message needs "at". The turn can have one, too, for history; default: now. "flushMode": "immediate" skips
+    the quiet periods.
     """
     set_up_logging(ctx, log_level)
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""``simulate``: conversations that were, as if they happened now."""
+"""``simulate``: past conversations, played as if they happened now."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def simulate(
     ctx: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A file that `import` reads; the demo's sample where none is given."),
+        typer.Argument(metavar="PATH", help="A file that `import` can read; default: the demo's sample."),
     ] = None,
     speed: Annotated[
-        float, typer.Option(metavar="N", min=0.01, max=1_000_000, help="So many times as fast as it was.")
+        float, typer.Option(metavar="N", min=0.01, max=1_000_000, help="Speed, as a multiple of the original.")
     ] = 60.0,
-    spread: Annotated[str, typer.Option(metavar="DURATION", help="Within which time all conversations begin.")] = "1m",
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first so many conversations.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed gives the same play.")] = 1,
+    spread: Annotated[str, typer.Option(metavar="DURATION", help="Time within which all conversations start.")] = "1m",
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Play only the first N conversations.")] = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the random start times; the same seed gives the same result.")
+    ] = 1,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Before the conversations' ids; the time of the start where none is given."),
+        typer.Option(metavar="NAME", help="Prefix of the conversations' ids; default: the start time."),
     ] = None,
     synthetic: Annotated[
         bool,
-        typer.Option(
-            "--synthetic", metavar="", help="Mark all as tests, which the inbox hides; what was one stays one."
-        ),
+        typer.Option("--synthetic", metavar="", help="Mark all as synthetic, which the inbox hides by default."),
     ] = False,
     json_: Json = False,
     profile: Profiled = None,
@@ -69,10 +69,10 @@ def simulate(
     app: AppName = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Play conversations as if they happened now, each at its own pace, faster than they were.
+    """Play past conversations as if they happened now, but faster.
 
-    Every turn is settled when its time has come. What reacts is `afterturn up` in another terminal. A bad record is
-    named with its place, the others are played (exit 1). Ctrl-C stops between turns.
+    Each turn is settled when it is due. Run `afterturn up` in another terminal for the reactions. Invalid records are
+    reported with their position and skipped (exit 1). Ctrl-C stops between turns.
     """
     set_up_logging(ctx, log_level)
     settings = cli_settings(ctx, db)

@@ -1,4 +1,4 @@
-"""``token``: who may call the HTTP API."""
+"""``token``: bearer tokens of the HTTP API."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TokensFile = Annotated[
     typer.Option(
         "--tokens",
         metavar="FILE",
-        help="The file of tokens; afterturn-tokens.toml in this folder where nothing is said. (AFTERTURN_TOKENS)",
+        help="Tokens file; default: ./afterturn-tokens.toml (AFTERTURN_TOKENS)",
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the token is called, such as who has it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, for example its holder.")]
 
 
 @app.command()
@@ -45,16 +45,16 @@ def add(
         typer.Option(
             "--property",
             metavar="ID",
-            help="For this property only, or UNASSIGNED; for all where none is named. Operators only. Repeatable.",
+            help="Property that the token is limited to, or UNASSIGNED; default: all. Operators only. Repeatable.",
         ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long it is good, such as 90d; for ever if not said.")
+        str | None, typer.Option(metavar="DURATION", help="Lifetime, such as 90d; default: unlimited.")
     ] = None,
     tokens: TokensFile = None,
     json_: Json = False,
 ) -> None:
-    """Make a token, and print it: once, for the file keeps only its hash."""
+    """Create a token and print it. The file keeps only its hash."""
     path = settings_of(ctx, None, tokens=tokens).tokens
     secret = PREFIX + secrets.token_urlsafe(32)
     now = system_clock()
@@ -63,19 +63,19 @@ def add(
     token = parse(Token, given if property_id is None else {**given, "properties": property_id})
     add_token(path, token)
     if json_:
-        write_json({"token": secret, **_told(token)})
+        write_json({"token": secret, **_to_json(token)})
         return
     print(secret)
-    note(f"This is the only time that it is shown. {path} keeps its hash; `afterturn token remove {name}` revokes it.")
+    note(f"The token is not shown again; {path} keeps only its hash. `afterturn token remove {name}` revokes it.")
 
 
 @app.command("list")
 def list_(ctx: typer.Context, tokens: TokensFile = None, json_: Json = False) -> None:
-    """List the tokens, by name."""
+    """List tokens."""
     path = settings_of(ctx, None, tokens=tokens).tokens
     found = read_tokens(path)
     if json_:
-        write_json({"tokens": [_told(one) for one in found]})
+        write_json({"tokens": [_to_json(one) for one in found]})
         return
     table(
         ("NAME", "ROLE", "PROPERTIES", "CREATED", "EXPIRES"),
@@ -96,7 +96,7 @@ def list_(ctx: typer.Context, tokens: TokensFile = None, json_: Json = False) ->
 
 @app.command()
 def remove(ctx: typer.Context, name: Name, tokens: TokensFile = None, json_: Json = False) -> None:
-    """Revoke a token. Servers that run refuse it from now on, and end its sessions."""
+    """Revoke a token. Running servers refuse it from now on and end its sessions."""
     path = settings_of(ctx, None, tokens=tokens).tokens
     remove_token(path, name)
     if json_:
@@ -108,11 +108,11 @@ def remove(ctx: typer.Context, name: Name, tokens: TokensFile = None, json_: Jso
 def _lifetime(text: str) -> timedelta:
     length = parse_duration(text)
     if length <= timedelta(0):
-        raise ValueError("has to be longer than 0s; leave the flag out for a token that is good for ever")
+        raise ValueError("has to be longer than 0s; leave the option out for an unlimited token")
     return length
 
 
-def _told(token: Token) -> dict[str, object]:
+def _to_json(token: Token) -> dict[str, object]:
     return {
         "name": token.name,
         "role": token.role.value,

@@ -1,4 +1,4 @@
-"""``up``: everything in one process, and what people and providers see of it."""
+"""``up``: everything in one process, with pages, API and webhooks."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ PORT = 8722
 def up(
     ctx: typer.Context,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine need tokens.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; calls from other machines need tokens.")
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help=f"The port; 0 takes any. {PORT}, or any where that is in use."
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help=f"Port; 0: any free one. Default: {PORT}, or any free one if it is in use.",
         ),
     ] = None,
-    http: Annotated[bool, typer.Option("--http/--no-http", metavar="", help="Serve pages, API and channels.")] = True,
+    http: Annotated[bool, typer.Option("--http/--no-http", metavar="", help="Serve pages, API and webhooks.")] = True,
     bridge: Annotated[
         bool,
-        typer.Option("--bridge/--no-bridge", metavar="", help="Read the stream; another process has to where not."),
+        typer.Option("--bridge/--no-bridge", metavar="", help="Read the stream; without it, another process has to."),
     ] = True,
     tokens: TokensFile = None,
     profile: Profiled = None,
@@ -47,11 +50,11 @@ def up(
     app: AppName = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Run bridge, reactions and sweeps, and serve the inbox, the HTTP API and channels, until Ctrl-C.
+    """Run bridge, reactions and sweeps, and serve the inbox, the HTTP API and webhooks.
 
-    On this machine a link that logs in once is printed; others send tokens of `afterturn token add`. The first Ctrl-C
-    (or SIGTERM) lets what runs finish; the second stops at once, and what was cut off runs again at the next start.
-    Several may run on one file. Where the bridge is a function, --no-bridge leaves the queues to it.
+    Prints a one-time login link for this machine; other machines need a token of `afterturn token add`. The first
+    Ctrl-C (or SIGTERM) waits for running work; the second stops at once, and interrupted work runs again at the next
+    start. Several processes can use one file. If the bridge is a Lambda function, use --no-bridge.
     """
     set_up_logging(ctx, log_level, default=LogLevelName.INFO)
     emitter = None if "AFTERTURN_EMITTER" in os.environ or not http else Emitter.WEB
@@ -99,12 +102,12 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             what = "Up" if bridging else "Up without a bridge"
             notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
             if settings.profile is Profile.LOCAL:
-                notes.insert(0, f"Temporal's own page: http://127.0.0.1:{settings.local_temporal_ui_port}")
+                notes.insert(0, f"Temporal UI: http://127.0.0.1:{settings.local_temporal_ui_port}")
             address = server.address_of(listener)
             notes.append(f"Serving on {address}")
             if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in webhooks.doors.endpoints)):
                 notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
-                notes.append(f"Who answers: {_who_answers(app, settings)}")
+                notes.append(f"Replies by: {_responder(app, settings)}")
             if settings.turns_secret is not None:
                 notes.append(f"Signed turns of other runtimes at {settings.public_url or address}{TURNS_PATH}")
             if local and settings.profile is not Profile.AWS:
@@ -115,12 +118,12 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
     return Exit.INTERRUPTED
 
 
-def _who_answers(app: App, settings: Settings) -> str:
+def _responder(app: App, settings: Settings) -> str:
     if app.answers is not None:
         return "the responder of the app"
     if settings.agent_url:
         return "the agent at AFTERTURN_AGENT_URL"
-    return "people, in the inbox; an app with a responder (--app) or AFTERTURN_AGENT_URL would"
+    return "people, in the inbox (an app with a responder, or AFTERTURN_AGENT_URL, would reply automatically)"
 
 
 def _turns(backbone: Backbone) -> TurnEndpoint | None:
