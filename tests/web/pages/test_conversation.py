@@ -27,7 +27,7 @@ async def test_the_thread_stands_in_order_with_its_turns_stamps_and_work_orders(
         page = (await client.get(PATH)).text
     places = [page.index(part) for part in ("i think i smell gas", "yes 2B. its strong", "fire truck just pulled up")]
     assert places == sorted(places)
-    assert page.count("turn settled, seen by 4") == 4
+    assert page.count("turn settled, seen by 4 consumers") == 4
     assert "handed-over, customer-polite" in page
     assert "emergency" in page
     assert "appliance" in page
@@ -131,8 +131,8 @@ async def test_an_operator_moves_closes_and_takes_a_conversation(site: Site) -> 
 
         assert 'data-id="gas-smell-2b"' in await updated(propertyId=" elm ")
         assert "Open again" in await updated(status="closed")
-        assert "Give it back" in await updated(assignee="desk")
-        assert "Take it" in await updated(assignee="")
+        assert "Unassign" in await updated(assignee="desk")
+        assert "Assign to me" in await updated(assignee="")
         assert 'data-id="gas-smell-2b"' not in await updated(propertyId="")
     found = await site.backbone.store.conversation("gas-smell-2b")
     assert found is not None

@@ -37,7 +37,7 @@ def test_reactions_and_messages_come_to_an_open_conversation_and_move_nothing(se
 
     seen.served.call(site.backbone.drain(eager=True))
     expect(reactions.locator("h3 .tag-fresh")).to_have_count(4)
-    expect(page.locator(".turn").last).to_contain_text("seen by 4")
+    expect(page.locator(".turn").last).to_contain_text("seen by 4 consumers")
     assert places(*read) == before
 
     seen.served.call(site.settle(NAME, "still waiting"))
@@ -71,7 +71,7 @@ def test_what_somebody_is_changing_is_left_alone_until_they_leave_it(seen: Visit
     place.fill("maple-court")
     page.get_by_label("Reply as an operator").focus()
     expect(facts).to_contain_text("ada")
-    page.get_by_role("button", name="Give it back").click()
+    page.get_by_role("button", name="Unassign").click()
     expect(facts).to_contain_text("nobody")
     expect(page.get_by_role("status").filter(has_text="Changed.")).to_be_visible()
 

@@ -97,7 +97,7 @@ def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> 
         page.get_by_role("button", name="Send reply").click()
         expect(page.get_by_text("Your reply is saved")).to_be_visible()
         expect(page.locator(".message").last).to_contain_text("The keys are at the office.")
-        expect(page.locator(".turn").last).to_contain_text("seen by 1")
+        expect(page.locator(".turn").last).to_contain_text("seen by 1 consumer")
         expect(page.locator("[data-part=reactions] .tag-fresh")).to_have_count(1)
 
         page.get_by_label("Property, blank for none").fill("elm")

@@ -1,4 +1,4 @@
-"""``/conversations/{id}``: the thread, what reactions made of it, and an operator's hand on it."""
+"""``/conversations/{id}``: messages, stamps and work orders, with the reply form and other changes."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _NONE: list[str] = []
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 _DONE = {
-    "reply": "Your reply is saved, and goes out where the channel is set up.",
+    "reply": "Reply saved. It is sent if the channel is configured.",
     "again": "This reply was saved before; nothing changed.",
-    "updated": "Changed.",
-    "closed": "The work order is closed.",
+    "updated": "Saved.",
+    "closed": "Work order closed.",
 }
 
 
@@ -126,7 +126,7 @@ async def reply(
     """Save an operator's reply. The form carries a key, so that a second click sends nothing twice."""
     text = form.one("text").replace("\r\n", "\n").strip()
     if not text:
-        raise InvalidRecord("text", "Write something first: an empty reply is not sent.")
+        raise InvalidRecord("text", "Write a text first: an empty reply is not sent.")
     given = parse(conversations.ReplyBody, {"text": text})
     key = f"form-{form.one('key')}"[:200]
     try:
@@ -135,7 +135,7 @@ async def reply(
         if refused.status_code != 409:
             raise
         raise HttpError(
-            409, "conflict", "This form has sent another reply. Open the page anew for a new one."
+            409, "conflict", "This form has already sent another reply. Reload the page to write a new one."
         ) from None
     return redirect(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
 
@@ -151,12 +151,12 @@ async def patch_conversation(reach: StoreOfCaller, conversation_id: Conversation
     }
     revision = form.one("revision")
     if not _NUMBER.match(revision):
-        raise InvalidRecord("revision", "The form is not one of this page. Reload it and try again.")
+        raise InvalidRecord("revision", "The form does not belong to this page. Reload the page and try again.")
     try:
         await reach.patch_conversation(conversation_id, parse(ConversationPatch, asked), int(revision))
     except Conflict:
         raise HttpError(
-            409, "conflict", "Somebody changed it while you looked. Go back, reload, decide again."
+            409, "conflict", "Somebody else changed this conversation. Go back, reload and try again."
         ) from None
     return redirect(conversation_path(conversation_id), ("done", "updated"))
 

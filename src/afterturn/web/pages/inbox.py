@@ -1,4 +1,4 @@
-"""``/``, its search box, and the stream that tells of arrivals."""
+"""``/``, the search box, and the event stream of new conversations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from afterturn.web.pages.sse import EventStreams
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _LOOKED_AT = 200
-"""Newest rows of the index that one look for arrivals may read."""
+"""Newest index rows that one check for new conversations reads."""
 _MOST_ARRIVED = 50
 
 Look = Callable[[ScopedStore], Awaitable[dict[str, object]]]
-"""What a page is told, as far as a caller may know it: numbers and states only."""
+"""Reads what a page is sent, within the caller's scope: numbers and states only."""
 
-_CURSOR_GONE = "This page belongs to another address, or was cut. Start again from the newest."
+_CURSOR_GONE = "This page belongs to another address, or its address was cut off. Start again from the newest."
 
 
 @router.get("/")

@@ -20,7 +20,7 @@ from afterturn.web.pages.query_params import Pairs, address, conversation_path, 
 
 @dataclass(frozen=True, slots=True)
 class ReactionView:
-    """A consumer and how far it is, for the pips of a row."""
+    """A consumer with the state of its reaction."""
 
     name: str
     state: str
@@ -28,9 +28,9 @@ class ReactionView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """One conversation. ``waits``: the customer spoke last; ``person``: whoever it is with, by name where one is known,
-    and their ``address``; ``words``: what was said last, or where the words that are looked for stand; ``unsent``: what
-    became of our last answer, where a person has to see to it."""
+    """One conversation. ``waits``: the customer wrote last; ``person``: the first participant's name, or ``address``;
+    ``words``: the last message, or the search hit; ``unsent``: the problem of our last message, if it was not sent.
+    """
 
     id: str
     href: str
@@ -85,8 +85,9 @@ class FilterGroup:
 
 @dataclass(frozen=True, slots=True)
 class InboxView:
-    """``older``: the next page; ``incomplete``: that it was cut short; ``live``: where arrivals are told; ``somebody``:
-    the same words as a name; ``searches``: whether words of messages are searched here."""
+    """``older``: the next page; ``incomplete``: the read budget ended the page; ``live``: the event stream of new
+    conversations; ``somebody``: a search for the same words as a name; ``searches``: messages can be searched.
+    """
 
     rows: tuple[RowView, ...]
     groups: tuple[FilterGroup, ...]
@@ -156,7 +157,7 @@ def inbox_view(
     searches: bool,
     now: datetime,
 ) -> InboxView:
-    """``properties``: those that are known anyhow, such as the caller's own; ``paged``: not the first page."""
+    """``properties``: suggestions, such as the caller's own; ``paged``: not the first page."""
     pairs = pairs_of(query)
     here = address("/", pairs)
     return InboxView(
@@ -185,7 +186,7 @@ def inbox_view(
 
 
 def arrived(rows: Iterable[InboxRow], after: RecencyKey) -> int:
-    """How many rows stand above what a person has on the screen."""
+    """The number of rows that are newer than the newest one on the page."""
     return sum(key_of(row.conversation) > after for row in rows)
 
 

@@ -211,8 +211,8 @@ def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:
     if number is None:
         return "unavailable"
     if not number:
-        return "none" if bad else "nothing waits"
-    return f"oldest {_lag(oldest)}" if oldest is not None else "to be looked at" if bad else "on their way"
+        return "none" if bad else "empty"
+    return f"oldest {_lag(oldest)}" if oldest is not None else "needs attention" if bad else "in progress"
 
 
 def _lag(length: timedelta) -> str:

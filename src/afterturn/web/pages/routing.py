@@ -1,4 +1,4 @@
-"""What stands before every page: who calls, whether a form was meant, and what a failure looks like to a person."""
+"""The routes of pages: authentication, CSRF protection of forms, and error pages."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ SIGN_IN = "/sign-in"
 _MOST_FIELDS = 2_000
 
 _HEADS = {
-    400: "That address cannot be read",
+    400: "Invalid address",
     401: "Please sign in",
-    403: "This is not for your role",
-    404: "There is nothing here",
-    405: "This is no page",
-    408: "That took too long",
-    409: "It was changed meanwhile",
-    412: "It was changed meanwhile",
-    413: "That is too much",
-    422: "That cannot be asked",
-    429: "Too many tries",
-    503: "The store does not answer",
+    403: "Not allowed for your role",
+    404: "Not found",
+    405: "Not a page",
+    408: "Request timed out",
+    409: "Changed in the meantime",
+    412: "Changed in the meantime",
+    413: "Request too large",
+    422: "Invalid request",
+    429: "Too many attempts",
+    503: "Temporarily unavailable",
 }
 _TEXTS = {
-    404: "It does not exist, or it belongs to a property that you do not see.",
-    405: "A form is sent here, and nothing is shown. Go back and send it again.",
-    503: "The store, the stream or the engine does not answer. Nothing is lost; try again in a moment.",
+    404: "It does not exist, or it belongs to a property outside your scope.",
+    405: "This address only accepts forms. Go back and send the form again.",
+    503: "The store, the stream or the engine is unavailable. Nothing is lost; try again in a moment.",
     500: "Internal error. See the server log.",
 }
 
 
 class Form:
-    """The fields of a form that was sent."""
+    """The fields of a submitted form."""
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
 
     def one(self, name: str) -> str:
-        """The field's value; empty where it was not sent."""
+        """The field's value; empty if it was not sent."""
         return next(iter(self._fields.get(name, ())), "")
 
     def has(self, name: str) -> bool:
@@ -65,7 +65,7 @@ class Form:
 
 
 class OpenPageRoute(APIRoute):
-    """A page for everybody; every failure is a page as well."""
+    """A public page; errors are pages, too."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -96,7 +96,7 @@ class OpenPageRoute(APIRoute):
 
 
 class PageRoute(OpenPageRoute):
-    """A page for whoever is known. A form has to bring the CSRF token of its session."""
+    """A page for signed-in callers. A form has to carry the CSRF token of its session."""
 
     async def _checked(self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
         return await super()._checked(request, self._admitted(handle))
@@ -110,7 +110,9 @@ class PageRoute(OpenPageRoute):
                 return _to_sign_in(request)
             changes = request.method not in SAFE_METHODS
             if changes and caller.csrf is not None and not same(form_of(request).one("csrf"), caller.csrf):
-                raise HttpError(403, "csrf", "The page was older than your session. Go back, reload it, try again.")
+                raise HttpError(
+                    403, "csrf", "The page is older than your session. Go back, reload the page and try again."
+                )
             return await handle(request)
 
         return admitted
@@ -125,7 +127,7 @@ FormData = Annotated[Form, Depends(form_of)]
 
 
 def error_page(request: Request, refused: HttpError) -> Response:
-    """What went wrong and what to do about it."""
+    """The page of an error."""
     status = refused.status_code
     response = render(
         request,
@@ -140,24 +142,24 @@ def error_page(request: Request, refused: HttpError) -> Response:
 
 
 def _page_of_form(request: Request) -> str | None:
-    """Where the form stands that was sent; None where none was."""
+    """The page of the submitted form; None if there was none."""
     page, _, _ = request.url.path.rpartition("/")
     return page if request.method not in SAFE_METHODS and page.startswith(("/conversations/", "/operations")) else None
 
 
 def show_error(request: Request, refused: HttpError) -> Response:
-    """Likewise, where no page was reached."""
+    """The page of an error before any route was reached."""
     request.state.caller = _access(request).caller(request.headers)
     return error_page(request, refused)
 
 
 def redirect(path: str, *pairs: tuple[str, str]) -> RedirectResponse:
-    """After a form: on to a page that can be reloaded without sending it again."""
+    """Redirect after a form, so that a reload does not send it again."""
     return RedirectResponse(address(path, pairs), 303, HEADERS)
 
 
 def local_path(path: str) -> str:
-    """A path on this server, whatever was asked for."""
+    """A path on this server; ``/`` for anything else."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
 
 
@@ -176,7 +178,7 @@ def _to_sign_in(request: Request) -> Response:
 async def _read_form(request: Request) -> Form:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != "application/x-www-form-urlencoded":
-        raise HttpError(415, "content_type", "Only forms of these pages are taken here.")
+        raise HttpError(415, "content_type", "Only forms of these pages are accepted here.")
     try:
         text = (await request.body()).decode()
         return Form(parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))

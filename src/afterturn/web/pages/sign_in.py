@@ -14,7 +14,7 @@ from afterturn.web.pages.routing import SIGN_IN, FormData, OpenPageRoute, PageRo
 router = APIRouter(route_class=OpenPageRoute, include_in_schema=False)
 leaving = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_USED = "This link was used before, or is too old. Start `afterturn up` again for a new one, or sign in with a token."
+_USED = "This link was used already or has expired. Start `afterturn up` again for a new one, or sign in with a token."
 _UNKNOWN = "This token is unknown, expired or revoked."
 
 
@@ -25,7 +25,7 @@ async def show_sign_in(request: Request, next: str = "/", link: str = "") -> Res
 
 @router.post(SIGN_IN)
 async def sign_in(request: Request, form: FormData) -> Response:
-    """Open a session, and on to where somebody wanted to go."""
+    """Open a session and redirect to the requested page."""
     onwards = local_path(form.one("next") or "/")
     token = form.one("token").strip()
     if not 0 < len(token) <= 200:

@@ -1,4 +1,4 @@
-"""A conversation as a page: its thread with the turns between the messages, stamps in words. Pure."""
+"""View models of a conversation: messages with the turns between them, and stamps. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from afterturn.channels.delivery_status import Delivered, delivered
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
 from afterturn.inbox import InboxRow
+from afterturn.inbox.presentation import count
 from afterturn.model import Direction, Message, SettledTurn, StoredStamp
 from afterturn.reactions.state import ReactionState
 
@@ -29,7 +30,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Some of a text; ``href`` where it is an address of the web."""
+    """A part of a text; ``href`` if it is a web address."""
 
     text: str
     href: str | None = None
@@ -37,7 +38,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """What came with a message: ``href`` only where it leads into the web. Nothing of it is fetched."""
+    """An attachment; ``href`` only if it is a web address. Nothing is fetched."""
 
     name: str
     media_type: str
@@ -52,22 +53,22 @@ class MessageView:
     role: str
     parts: tuple[TextPart, ...]
     rest: str
-    """What is folded away, of a long text."""
+    """The rest of a long text, folded."""
     whole: str
-    """All that a mail holds, folded away, where its text is only what is new in it."""
+    """The full e-mail with its quotes, folded."""
     files: tuple[FileView, ...]
     edited_at: datetime | None
     delivery: Delivered | None
     unknown_sender: str | None
-    """Who wrote it, where that is nobody of the conversation."""
+    """The sender, if it is not a participant."""
     unanswered: str | None
-    """Why no machine answers it, where that is not said already."""
+    """Why it got no automatic reply."""
     kind: str = "message"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """A settled turn and how far each consumer is with it: ``seen``, ``owed``, ``failed``, or not owed at all."""
+    """A settled turn with the state of each consumer: ``seen``, ``owed``, ``failed`` or ``not owed``."""
 
     at: datetime
     emitter: str
@@ -76,11 +77,15 @@ class TurnView:
     kind: str = "turn"
 
     @property
-    def told(self) -> str:
-        owing = [name for name, state in self.reactions if state in ("owed", "failed")]
+    def label(self) -> str:
+        """Such as ``turn settled, seen by 3 of 4 consumers``."""
+        owing = [state for _, state in self.reactions if state in ("owed", "failed")]
         seen = sum(state == "seen" for _, state in self.reactions)
-        behind = ", ".join(owing) if len(owing) < 3 else str(len(owing))
-        return f"turn settled, {behind} behind" if owing else f"turn settled, seen by {seen}"
+        return (
+            f"turn settled, seen by {count(seen + len(owing), 'consumer')}"
+            if not owing
+            else (f"turn settled, seen by {seen} of {count(seen + len(owing), 'consumer')}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ Item = MessageView | TurnView | DayView
 
 @dataclass(frozen=True, slots=True)
 class StampView:
-    """What a consumer left: labels and values that people can read, and all of it as JSON."""
+    """A consumer's stamp: readable labels and values, and all of it as JSON."""
 
     consumer: str
     state: str
@@ -113,9 +118,9 @@ def items(
     sent: Mapping[str, JsonValue],
     about: Mapping[str, JsonValue],
 ) -> Iterator[Item]:
-    """Messages in thread order, each turn after the last one that it settled, with a mark where a day begins.
+    """Messages in thread order, each turn after its last message, with a separator before each day.
 
-    ``first``: how many messages come before these; turns that end among others are left out. ``sent``: what became of
+    ``first``: the number of messages before these; turns that end elsewhere are left out. ``sent``: what became of
     sending a message, ``about``: what the webhooks noted of it, by its id.
     """
     ends: dict[int, list[SettledTurn]] = {}
@@ -168,17 +173,17 @@ def unknown_sender(noted: JsonValue) -> str | None:
 
 
 _UNANSWERED = {
-    SuppressReason.AUTO_REPLY: "a machine wrote it",
-    SuppressReason.BOUNCE: "it says that mail could not be delivered",
-    SuppressReason.BULK: "it went to many",
-    SuppressReason.RECEIPT: "it is a receipt",
-    SuppressReason.COMPLAINT: "it is a complaint about mail of ours",
-    SuppressReason.SPAM: "it was found to be spam",
-    SuppressReason.OPT_OUT: "they want none",
-    SuppressReason.OWN: "it is ours",
-    SuppressReason.LOOP: "there were too many before it, as between two machines",
+    SuppressReason.AUTO_REPLY: "automatic message",
+    SuppressReason.BOUNCE: "delivery failure notice",
+    SuppressReason.BULK: "bulk mail",
+    SuppressReason.RECEIPT: "receipt",
+    SuppressReason.COMPLAINT: "complaint about our mail",
+    SuppressReason.SPAM: "spam",
+    SuppressReason.OPT_OUT: "opted out",
+    SuppressReason.OWN: "sent by us",
+    SuppressReason.LOOP: "rate limit for automatic replies reached",
 }
-"""Nothing of strangers: that is said in red."""
+"""Unknown senders have a line of their own."""
 
 
 def unanswered(noted: JsonValue) -> str | None:
@@ -210,7 +215,7 @@ def stamp_view(row: InboxRow, consumer: str) -> StampView:
 
 
 def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """What of a stamp can be said in a line each; nested values are left to the JSON."""
+    """The values of a stamp that fit in a line each; nested values are only in the JSON."""
     for key, value in data.items():
         if isinstance(value, list):
             if value and all(isinstance(one, str | int | float) for one in value) and len(value) <= 12:
@@ -222,7 +227,7 @@ def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
 
 
 def text_parts(text: str) -> Iterator[TextPart]:
-    """A text with its web addresses apart. No other scheme becomes a link."""
+    """A text split at its web addresses. No other scheme becomes a link."""
     end = 0
     for found in _LINK.finditer(text):
         address = found[0].rstrip(_TRAILING)
@@ -238,7 +243,7 @@ def text_parts(text: str) -> Iterator[TextPart]:
 
 
 def web_link(url: str) -> str | None:
-    """The address, where it is one of the web that a person may follow."""
+    """The address, if it is a web address."""
     try:
         parts = urlsplit(url.strip())
         host = parts.hostname
