@@ -1,4 +1,4 @@
-"""The records that everything else speaks of. All are frozen; all check themselves when they are made.
+"""The domain's records. All are frozen and validated when they are created.
 
 Python code uses snake_case names; JSON, in and out, uses camelCase. Times are aware UTC datetimes.
 Texts are cleaned in one way only: control characters other than tab, newline and carriage return become U+FFFD
@@ -54,8 +54,8 @@ def clean_text(text: str) -> str:
     """The text as it will be stored; raises ValueError where it cannot be encoded."""
     if text.isascii():
         return _CONTROLS.sub("\ufffd", text)
-    if found := _SURROGATE.search(text):
-        raise ValueError(f"has a lone surrogate at character {found.start()}, which no encoding can hold")
+    if surrogate := _SURROGATE.search(text):
+        raise ValueError(f"has a lone surrogate at character {surrogate.start()}, which no encoding can hold")
     return _CONTROLS.sub("\ufffd", text)
 
 
@@ -181,8 +181,8 @@ class Attachment(Record):
 class Message(Record):
     """One utterance. Its ``id`` is unique in its conversation; so is ``provider_id`` where there is one.
 
-    ``edited_at``: when its text was last edited by who said it. ``whole``: of a mail everything that it holds, where
-    ``text`` is what remains of it without the quotes below.
+    ``edited_at``: when its sender last edited the text. ``whole``: a mail's complete text; ``text`` is the mail without
+    quotes.
     """
 
     id: Id
@@ -205,7 +205,7 @@ class Message(Record):
 
 
 class ConversationMeta(Record):
-    """What the writer knows of a conversation: the attributes that the writer owns.
+    """The attributes of a conversation that the writer owns.
 
     ``contact_name``: what the first participant calls themselves. It is shown beside the address and identifies nobody.
     """
@@ -229,10 +229,10 @@ class ConversationMeta(Record):
 
 
 class StoredStamp(Record):
-    """What a consumer's last good run left on a conversation, and its failure if the last run failed.
+    """The result of a consumer's last successful run on a conversation, and its failure if a later run failed.
 
-    ``through``: the newest turn that the consumer has seen (none: it was asked to run and has not yet).
-    ``failed_through``: the newest turn that it has given up on; ``error``: the kind of error, without content.
+    ``through``: the newest turn that the consumer has seen; None if it was requested and has not run yet.
+    ``failed_through``: the newest turn that it failed on; ``error``: the kind of error, without content.
     """
 
     through: Time | None = None
@@ -265,11 +265,12 @@ class MessagePreview(Record):
 
 
 class Conversation(ConversationMeta):
-    """A conversation as it is stored.
+    """A stored conversation.
 
     ``settled_at`` is the newest settled turn (the ledger's number, whole milliseconds), ``recorded_at`` when the
     store took it (later than ``settled_at`` for imported history), ``reactions`` each consumer's stamp.
-    ``assignee`` is the person who takes care of it, ``revision`` how often people have changed it.
+    ``assignee`` is the person who handles it, ``revision`` how often people have changed it,
+    ``preview`` its newest message.
     """
 
     created_at: Time
@@ -303,7 +304,7 @@ class Turn(Record):
 
     @model_validator(mode="after")
     def _fits_one_transaction(self) -> Self:
-        texts = [text for one in self.messages for text in (one.text, one.whole) if text]
+        texts = [text for message in self.messages for text in (message.text, message.whole) if text]
         size = sum(len(text) * (1 if text.isascii() else 4) for text in texts)
         if size > MAX_TURN_BYTES:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Reads pages: one seek in the index, then on until the page is full, the window ends or the budget is spent."""
+"""Reads pages of the inbox: rows of the index in order, until the page is full, the range ends or the budget is spent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _LARGEST_READ = 1_000
 
 
 class Inbox:
-    """The read side of the store, as operators ask it.
+    """Pages and rows of the inbox.
 
-    ``searcher``: looks for words of messages, where the store can do that.
-    ``registrations_kept``: how long a read of the registered consumers serves further pages; a store beyond a network
-    takes a request for it.
+    ``searcher``: full-text search, if the store has it. ``registrations_kept``: how long the registered consumers are
+    cached; reading them takes a request on a remote store.
     """
 
     def __init__(
@@ -45,10 +44,9 @@ class Inbox:
         self._known: tuple[datetime, Mapping[str, Registration]] | None = None
 
     async def page(self, query: InboxQuery, cursor: str | None = None) -> InboxPage:
-        """One page. The same query with the page's ``next_cursor`` goes on below the last row that was returned.
+        """One page. The same query with the page's ``next_cursor`` continues after its last row.
 
-        Raises InvalidCursor, and InvalidQuery for a consumer that is not registered, and for words where the store does
-        not search them.
+        Raises InvalidCursor, and InvalidQuery for an unregistered consumer, or for words if the store has no search.
         """
         asked = consumers_named(query)
         registrations = await self.registrations(asked)
@@ -76,67 +74,67 @@ class Inbox:
             and not unseen
             and not (words and words.messages_left <= 0)
         ):
-            wanted = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
-            batch = await reader.read(wanted)
-            passed = {one.id: row for one in batch if passes(row := row_of(one, registrations))}
+            batch_size = read_size(query.limit - len(rows), scanned, len(rows), query.budget - scanned)
+            batch = await reader.read(batch_size)
+            passed = {candidate.id: row for candidate in batch if passes(row := row_of(candidate, registrations))}
             unread: Collection[str] = ()
             if words is not None and passed:
                 unread = await words.search(list(passed))
                 passed = {name: replace(row, hit=words.hits.get(name)) for name, row in passed.items()}
-            for place, conversation in enumerate(batch):
+            for index, conversation in enumerate(batch):
                 if len(rows) == query.limit or conversation.id in unread:
-                    unseen = len(batch) - place
+                    unseen = len(batch) - index
                     break
                 scanned += 1
                 last = conversation
-                found = passed.get(conversation.id)
-                if found is not None and (words is None or found.hit is not None):
-                    rows.append(found)
-            if len(batch) < wanted and not unseen:
+                matching = passed.get(conversation.id)
+                if matching is not None and (words is None or matching.hit is not None):
+                    rows.append(matching)
+            if len(batch) < batch_size and not unseen:
                 return InboxPage(tuple(rows), None, complete=True, scanned=scanned)
-        # The place is that of the last row looked at: rows between it and the last one returned did not match.
+        # The cursor is the last row read: rows between it and the last returned row did not match.
         assert last is not None
         more = unseen > 0 or len(rows) < query.limit or bool(await reader.read(1))
         next_cursor = encode(Cursor(key_of(last), since), fingerprint) if more else None
         return InboxPage(tuple(rows), next_cursor, complete=len(rows) == query.limit, scanned=scanned)
 
     async def row(self, conversation_id: str) -> InboxRow | None:
-        """One conversation as the inbox would show it."""
+        """One conversation as the inbox shows it."""
         conversation = await self._store.conversation(conversation_id)
         return None if conversation is None else row_of(conversation, await self.registrations())
 
     async def registrations(self, asked: Collection[str] = ()) -> Mapping[str, Registration]:
-        """Those that were kept, as long as they have every name that is asked for: else it may be a new one."""
+        """The cached registrations, read again if they are too old or lack a name that was just registered."""
         now = self._clock()
         if self._known is not None:
             at, known = self._known
             if timedelta(0) <= now - at < self._kept and known.keys() >= set(asked):
                 return known
-        found = await self._store.registrations()
-        self._known = now, found
-        return found
+        stored = await self._store.registrations()
+        self._known = now, stored
+        return stored
 
 
 def read_size(missing: int, scanned: int, passed: int, budget: int) -> int:
-    """How many rows to read next, from the share that passed so far: enough to fill the page, not far past it."""
+    """How many rows to read next: enough to fill the page, judged by the share that matched so far."""
     if scanned == 0:
-        wanted = missing
+        size = missing
     elif passed == 0:
-        wanted = max(missing, scanned * 2)
+        size = max(missing, scanned * 2)
     else:
-        wanted = -(-missing * scanned // passed)
-    return max(1, min(wanted, budget, _LARGEST_READ))
+        size = -(-missing * scanned // passed)
+    return max(1, min(size, budget, _LARGEST_READ))
 
 
 def _ranges(query: InboxQuery, since: datetime | None, until: datetime | None) -> list[Range]:
     if not query.properties:
         return [Range(since, until)]
-    return [Range(since, until, of_property=True, property_id=one) for one in property_ids(query)]
+    return [Range(since, until, of_property=True, property_id=property_id) for property_id in property_ids(query)]
 
 
 @dataclass(slots=True)
 class _RangeCursor:
-    """A part of the index, the rows of it that were read and not handed out yet, and where to read on."""
+    """A range, its rows that were read and not returned yet, and where to continue."""
 
     part: Range
     before: RecencyKey | None
@@ -146,15 +144,15 @@ class _RangeCursor:
     async def fill(self, store: RecencyReader, limit: int) -> None:
         if self.rows or self.exhausted:
             return
-        found = await store.recency(self.part, before=self.before, limit=limit)
-        self.rows.extend(found.rows)
-        self.exhausted = found.exhausted
-        if found.rows:
-            self.before = key_of(found.rows[-1])
+        page = await store.recency(self.part, before=self.before, limit=limit)
+        self.rows.extend(page.rows)
+        self.exhausted = page.exhausted
+        if page.rows:
+            self.before = key_of(page.rows[-1])
 
 
 class _MergedRanges:
-    """Several parts of the index as one, newest first, each read no further than is needed."""
+    """Several ranges merged, newest first; each is read only as far as needed."""
 
     def __init__(self, store: RecencyReader, parts: Sequence[Range], before: RecencyKey | None) -> None:
         self._store = store
@@ -164,7 +162,7 @@ class _MergedRanges:
     async def read(self, limit: int) -> list[Conversation]:
         """The next rows; fewer than ``limit`` only at the end.
 
-        A row that moves from one part to another between two reads is met twice, and given once.
+        A row that moves from one range to another between two reads is returned once.
         """
         share = -(-limit // len(self._parts)) + 1  # one row more says whether there is a next page, without a request
         rows: list[Conversation] = []

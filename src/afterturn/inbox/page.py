@@ -42,8 +42,8 @@ class InboxRow:
 
     def stamp(self, consumer: str) -> Mapping[str, JsonValue]:
         """What the consumer stamped; empty where it has not, or works in shadow."""
-        found = self.conversation.reactions.get(consumer)
-        return found.data if found is not None and consumer in self.states else {}
+        stored = self.conversation.reactions.get(consumer)
+        return stored.data if stored is not None and consumer in self.states else {}
 
     def to_json(self) -> dict[str, Any]:
         body = self.conversation.to_json()
@@ -86,5 +86,7 @@ class InboxPage:
 
 def row_of(conversation: Conversation, registrations: Mapping[str, Registration]) -> InboxRow:
     """The row of a conversation; consumers in shadow are not shown."""
-    live = {name: one for name, one in registrations.items() if one.state is ConsumerState.LIVE}
+    live = {
+        name: registration for name, registration in registrations.items() if registration.state is ConsumerState.LIVE
+    }
     return InboxRow(conversation, reaction_states(conversation, live))

@@ -45,4 +45,4 @@ class InboxQuery(Filters):
 
 def property_ids(query: InboxQuery) -> tuple[str | None, ...]:
     """The properties asked for, once each; None is the unassigned one."""
-    return tuple(dict.fromkeys(None if one == UNASSIGNED else one for one in query.properties))
+    return tuple(dict.fromkeys(None if property_id == UNASSIGNED else property_id for property_id in query.properties))

@@ -1,4 +1,4 @@
-"""Words in the inbox: what a page looks through, and the part of a message that it shows."""
+"""Full-text search in the inbox: what a page reads, and the part of a message that it shows."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from afterturn.store.search import Candidates, Searcher
 from afterturn.store.tokenizer import SearchTerms, parse_terms
 
 MAX_MESSAGES_READ = 20_000
-"""Messages that one request may read, but for those of the conversation with which it goes over."""
+"""Messages that one request may read; the conversation that exceeds it is read to its end."""
 
 MIN_BUDGET_FOR_INDEX = 500
-"""A request that may read no more rows of the inbox asks no index: reading them costs less."""
+"""A request with a smaller row budget does not use the index: reading the rows costs less."""
 
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 50
 
 
 class RecencyReader(Protocol):
-    """The part of a reader that a page needs."""
+    """What a page reads."""
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SnippetPart:
-    """A part of a text; ``hit``: it is what was looked for."""
+    """A part of a snippet; ``hit``: it matches the search."""
 
     text: str
     hit: bool = False
@@ -39,7 +39,7 @@ class SnippetPart:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The message with the words, the one that arrived last, and the part of its text where they are, in one line."""
+    """The last matching message, and the part of its text that matches, in one line."""
 
     message: Message
     snippet: tuple[SnippetPart, ...]
@@ -56,7 +56,7 @@ class Hit:
 
 @dataclass(slots=True)
 class TextSearch:
-    """One request's look for words, over conversations in order."""
+    """The search of one request."""
 
     searcher: Searcher
     terms: SearchTerms
@@ -65,9 +65,10 @@ class TextSearch:
     hits: dict[str, Hit] = field(default_factory=dict)
 
     async def search(self, ids: Sequence[str]) -> frozenset[str]:
-        """Look into these conversations, in this order; returns those for which nothing was left."""
+        """Search these conversations in order. Returns those that were not read because the budget is spent."""
         places: dict[str, tuple[int, ...] | None] = {
-            one: None if self.candidates is None else self.candidates.get(one, ()) for one in ids
+            conversation_id: None if self.candidates is None else self.candidates.get(conversation_id, ())
+            for conversation_id in ids
         }
         looked = await self.searcher.search(places, self.terms, limit=max(self.messages_left, 0))
         self.messages_left -= looked.messages_read
@@ -77,7 +78,7 @@ class TextSearch:
         return looked.unread
 
     def reader(self, store: RecencyReader) -> RecencyReader:
-        """Of the recency index what the words may be in."""
+        """The rows of the recency index that can match."""
         return store if self.candidates is None else _CandidateReader(self.searcher, tuple(self.candidates))
 
 
@@ -113,8 +114,8 @@ def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[SnippetPart, .
 
 def _word_start(text: str, start: int, end: int) -> int:
     """Behind the first blank, so that no word begins in its middle; ``start`` where there is none."""
-    found = text.find(" ", start, end)
-    return start if found < 0 else found + 1
+    blank = text.find(" ", start, end)
+    return start if blank < 0 else blank + 1
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a store decides inside its transactions, pure, so that every adapter decides alike."""
+"""The rules that a store applies inside its transactions. Pure, so that both adapters decide alike."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _MAX_CLUSTER_CHARS = 16
 def check_times(
     messages: Iterable[Message], now: datetime, turn_at: datetime | None = None, created_at: datetime | None = None
 ) -> None:
-    """Refuse what claims to be more than a day in the future: mostly milliseconds given where seconds are meant."""
+    """Refuse times over a day ahead, usually milliseconds taken for seconds. Raises InvalidRecord."""
     if created_at is not None and _is_future(created_at, now):
         raise InvalidRecord("conversation.createdAt", _FUTURE)
     if turn_at is not None and _is_future(turn_at, now):
         raise InvalidRecord("at", _FUTURE)
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if _is_future(message.at, now):
-            raise InvalidRecord(f"messages[{place}].at", _FUTURE)
+            raise InvalidRecord(f"messages[{index}].at", _FUTURE)
 
 
 def check_edit_time(at: datetime, now: datetime) -> None:
-    """Refuse an edit that would win against every later one."""
+    """Refuse an edit from the future: it would win against every later one. Raises InvalidRecord."""
     if _is_future(at, now):
         raise InvalidRecord("at", _FUTURE)
 
@@ -63,37 +63,36 @@ def _is_future(at: datetime, now: datetime) -> bool:
 
 def next_occurred_at(turn: Turn, settled_at: datetime | None, now: datetime) -> datetime:
     """The number of a settled turn: its own time, never in the future, and later than every turn before it."""
-    own = floor_millis(min(turn.at, now) if turn.at else now)
-    return own if settled_at is None else max(own, settled_at + MILLISECOND)
+    turn_at = floor_millis(min(turn.at, now) if turn.at else now)
+    return turn_at if settled_at is None else max(turn_at, settled_at + MILLISECOND)
 
 
 def newest_message_at(known: datetime | None, messages: Iterable[Message], now: datetime) -> datetime | None:
-    """The newest message time, where a sender's clock that runs ahead counts as now; never moves back."""
+    """The newest message time; never moves back. A time in the future (a sender's fast clock) counts as now."""
     times = [min(message.at, now) for message in messages]
     if known is not None:
         times.append(known)
     return max(times, default=None)
 
 
-def merge_participants(stored: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
-    """A turn adds participants to a known conversation, up to as many as a conversation may have."""
-    return (stored + tuple(one for one in given if one not in stored))[:MAX_PARTICIPANTS]
+def merge_participants(stored: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Stored participants, then new ones, up to MAX_PARTICIPANTS."""
+    return (stored + tuple(address for address in new if address not in stored))[:MAX_PARTICIPANTS]
 
 
-def merge_property(stored: str | None, given: str | None, *, pinned: bool = False) -> str | None:
-    """A turn assigns an unassigned conversation; a property that was set stays.
+def merge_property(stored: str | None, new: str | None, *, pinned: bool = False) -> str | None:
+    """A turn assigns an unassigned conversation; a property that is set stays.
 
-    So an operator's re-attribution is not undone by a channel that does not know of it. ``pinned``: somebody has
-    decided on the property, also where that was to take it away.
+    So a channel does not undo an operator's change. ``pinned``: an operator set the property, possibly to none.
     """
-    return stored if stored is not None or pinned else given
+    return stored if stored is not None or pinned else new
 
 
 def merge_contact_name(
-    participants: tuple[str, ...], stored: str | None, given_participants: tuple[str, ...], given: str | None
+    participants: tuple[str, ...], stored: str | None, new_participants: tuple[str, ...], new: str | None
 ) -> str | None:
     """The newest name of the first participant; the name of anybody else is not shown."""
-    return given if given and participants[:1] == given_participants[:1] else stored
+    return new if new and participants[:1] == new_participants[:1] else stored
 
 
 def newest_preview(known_at: datetime | None, messages: Iterable[Message]) -> MessagePreview | None:
@@ -149,17 +148,17 @@ def _is_joined(left: str, right: str) -> bool:
     )
 
 
-def check_revision(conversation_id: str, stored: int, given: int | None) -> None:
-    """Refuse a change that is based on what is not there any more. Raises Conflict."""
-    if given is not None and given != stored:
+def check_revision(conversation_id: str, stored: int, expected: int | None) -> None:
+    """Refuse a change that is based on an older revision. Raises Conflict."""
+    if expected is not None and expected != stored:
         raise Conflict(
-            f"conversation {conversation_id!r} is at revision {stored}, not {given}: somebody has changed it; read it "
-            "again and decide anew"
+            f"conversation {conversation_id!r} is at revision {stored}, not {expected}: it was changed in the "
+            "meantime; read it again and repeat the change"
         )
 
 
 def stamp_moves_forward(stored: StoredStamp | None, through: datetime) -> bool:
-    """Whether a stamp that has seen ``through`` may replace the stored one."""
+    """Whether a stamp up to ``through`` may replace the stored one."""
     return stored is None or stored.through is None or stored.through < through
 
 
@@ -167,7 +166,7 @@ _TEXT: TypeAdapter[str] = TypeAdapter(Text)
 
 
 def edit_of(text: str, at: datetime) -> tuple[str, datetime]:
-    """The text and the time of an edit, as a message holds them. Raises InvalidRecord."""
+    """The text and the time of an edit, validated as a message's are. Raises InvalidRecord."""
     try:
         return _TEXT.validate_python(text), to_utc(at)
     except ValidationError as error:
@@ -177,7 +176,7 @@ def edit_of(text: str, at: datetime) -> tuple[str, datetime]:
 
 
 def edit_changes(stored: str, edited_at: datetime | None, text: str, at: datetime) -> bool:
-    """Whether an edit is newer than the last one, and says something else."""
+    """Whether an edit is newer than the last one and changes the text."""
     return stored != text and (edited_at is None or edited_at < at)
 
 
@@ -187,12 +186,12 @@ JobKey = tuple[str, str]
 
 def jobs_to_add(jobs: Iterable[Job]) -> dict[JobKey, tuple[Job, str]]:
     """Each once, with its value as JSON. Raises InvalidRecord."""
-    found: dict[JobKey, tuple[Job, str]] = {}
-    for place, job in enumerate(jobs):
-        found.setdefault((job.kind, job.key), (job, value_dump(job.value, f"jobs[{place}].value")))
-    if len(found) > MAX_JOBS:
-        raise InvalidRecord("jobs", f"are {len(found)}; one transaction takes at most {MAX_JOBS}")
-    return found
+    added: dict[JobKey, tuple[Job, str]] = {}
+    for index, job in enumerate(jobs):
+        added.setdefault((job.kind, job.key), (job, value_dump(job.value, f"jobs[{index}].value")))
+    if len(added) > MAX_JOBS:
+        raise InvalidRecord("jobs", f"are {len(added)}; one transaction takes at most {MAX_JOBS}")
+    return added
 
 
 def lease_end(now: datetime, lease: timedelta) -> datetime:

@@ -1,4 +1,4 @@
-"""The three reads of whole parts of the store, over the port: newest N, one property, everything."""
+"""Reads of many pages: the newest N conversations, those of a property, all of them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _MAX_READ = 500
 
 
 async def iterate(store: StoreReader, part: Range, *, limit: int | None = None) -> AsyncIterator[Conversation]:
-    """A part of the recency index, newest first: the newest ``limit`` rows of it, or all."""
+    """The newest ``limit`` rows of a range, or all of them."""
     before: RecencyKey | None = None
     left = limit
     while left is None or left > 0:
-        wanted = _MAX_READ if left is None else min(left, _MAX_READ)
-        found = await store.recency(part, before=before, limit=wanted)
-        for conversation in found.rows:
+        count = _MAX_READ if left is None else min(left, _MAX_READ)
+        page = await store.recency(part, before=before, limit=count)
+        for conversation in page.rows:
             yield conversation
-        if found.exhausted:
+        if page.exhausted:
             return
-        if found.rows:
-            before = key_of(found.rows[-1])
-        left = None if left is None else left - len(found.rows)
+        if page.rows:
+            before = key_of(page.rows[-1])
+        left = None if left is None else left - len(page.rows)
 
 
 async def newest(store: StoreReader, limit: int) -> tuple[Conversation, ...]:
-    """The newest ``limit`` conversations over all properties."""
-    return tuple([one async for one in iterate(store, Range(), limit=limit)])
+    """The newest ``limit`` conversations of all properties."""
+    return tuple([conversation async for conversation in iterate(store, Range(), limit=limit)])
 
 
 def of_property(store: StoreReader, property_id: str | None) -> AsyncIterator[Conversation]:
@@ -37,7 +37,7 @@ def of_property(store: StoreReader, property_id: str | None) -> AsyncIterator[Co
 
 
 async def all_conversations(store: StoreReader) -> AsyncIterator[Conversation]:
-    """Every conversation, in the order of ids, also those without a place in the recency index."""
+    """Every conversation by id, including those that the recency index does not hold."""
     after: str | None = None
     while batch := await store.scan(after=after, limit=_MAX_READ):
         for conversation in batch:
@@ -46,5 +46,5 @@ async def all_conversations(store: StoreReader) -> AsyncIterator[Conversation]:
 
 
 def key_of(conversation: Conversation) -> RecencyKey:
-    """The place of a conversation in the recency index."""
+    """The position of a conversation in the recency index."""
     return RecencyKey(conversation.recency, conversation.id)

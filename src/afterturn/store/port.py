@@ -1,7 +1,6 @@
-"""What afterturn asks of a store, in the words of the domain.
+"""The store's interface.
 
-Every method is one atomic unit: it happens whole and durably, or not at all. Methods that take ``now`` do so because
-only a clock tells the time.
+Every method is atomic: it is carried out completely and durably, or not at all. Callers give ``now``.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, ConversationPatch, J
 class Settled:
     """The outcome of a settle.
 
-    ``new``: false where everything in the turn was settled before, and nothing changed. ``published``: the event
-    was put into the stream in the same transaction, because stream and store share one database.
+    ``new``: false if everything in the turn was settled before and nothing changed. ``published``: the event was
+    published in the same transaction, because stream and store share a database.
     """
 
     event: TurnSettled
@@ -46,7 +45,7 @@ class Settled:
 class Range:
     """A part of the recency index: ``since <= recency < until``, of one property or of all.
 
-    ``property_id`` None means unassigned ones where ``of_property`` is set, and is ignored where it is not.
+    ``property_id`` is used only with ``of_property``; None selects unassigned conversations.
     """
 
     since: datetime | None = None
@@ -57,7 +56,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RecencyKey:
-    """The place of a row in the recency index; no two rows have the same."""
+    """The position of a row in the recency index; unique."""
 
     at: datetime
     conversation_id: str
@@ -65,14 +64,14 @@ class RecencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows in order, newest first. ``exhausted``: nothing of the range lies beyond them."""
+    """Rows, newest first. ``exhausted``: the range holds no further rows."""
 
     rows: tuple[Conversation, ...]
     exhausted: bool
 
 
 class ConsumerState(StrEnum):
-    """``shadow``: runs without effects, its stamps unseen. ``retired``: owes nothing any more."""
+    """``shadow``: runs without effects, and its stamps are not shown. ``retired``: owes nothing any more."""
 
     LIVE = "live"
     SHADOW = "shadow"
@@ -81,7 +80,7 @@ class ConsumerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What the ledger knows of a consumer: since when it owes, and how long its debounce may wait."""
+    """A consumer in the ledger: since when it owes reactions, and how long its debounce may wait."""
 
     name: str
     registered_at: datetime
@@ -91,7 +90,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class ReactionWindow:
-    """A conversation, the messages that a consumer has not seen, and the turn that they reach up to."""
+    """The input of a reaction: messages that the consumer has not seen, and the newest turn among them."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
@@ -100,7 +99,7 @@ class ReactionWindow:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A reaction that was given up on."""
+    """A failed reaction: its attempts are used up."""
 
     conversation_id: str
     consumer: str
@@ -110,7 +109,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FailureKey:
-    """The place of a failure among all."""
+    """The position of a failure in the list of failures."""
 
     consumer: str
     conversation_id: str
@@ -118,7 +117,7 @@ class FailureKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkOrderKey:
-    """The place of a work order among all. ``rank``: of its urgency."""
+    """The position of a work order in the list of work orders. ``rank``: that of its urgency."""
 
     rank: int
     opened_at: datetime
@@ -130,37 +129,38 @@ class WorkOrderKey:
 
 
 class Writer(Protocol):
-    """The half of the store that only ``settle/`` and the importers' path through it use."""
+    """What settling uses."""
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
-        """Create a conversation, or replace the attributes that the writer owns; stamps and times stay."""
+        """Create a conversation, or replace the attributes that the writer owns. Stamps and times stay."""
         ...
 
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
-        """Save messages in the middle of a turn; the inbox does not move. Returns how many were new.
+        """Save messages in the middle of a turn. Returns the number of new ones.
 
-        ``jobs`` (at most MAX_JOBS) are added in the transaction of the last message, but for those whose kind and
-        key are known, be they waiting or done. They are added also where no message is new.
+        The conversation's place in the inbox does not change; its preview does.
+
+        ``jobs`` (at most MAX_JOBS) are added in the transaction of the last message, even if no message is new. A job
+        whose kind and key are known, waiting or done, is not added again.
         """
         ...
 
     async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
-        """Messages, meta, recency, the settled mark and jobs in one transaction.
+        """Save a turn's messages, meta, recency, settled mark and jobs in one transaction.
 
-        A message that is known by id or provider id changes nothing. A turn that brings messages of which all are
-        settled already, or whose key is known, is not new, and adds no jobs: the first one did. A job whose kind
-        and key are known is not added again.
+        A message with a known id or provider id changes nothing. A turn is not new, and adds no jobs, if all of its
+        messages are settled already or its key is known. A job whose kind and key are known is not added again.
         """
         ...
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
-        """Replace the text of a stored message; returns whether it is another one now.
+        """Replace the text of a stored message. Returns whether the text changed.
 
-        Nothing is settled, and nothing moves in the inbox. An edit that is not newer than the last one changes
-        nothing, nor does one that leaves the text as it is, or of a message that is not there. Raises InvalidRecord for
-        a text that no message can have.
+        Nothing is settled, and the conversation's place in the inbox does not change. Nothing changes if the message is
+        unknown, the text is the same, or the edit is not newer than the last one. Raises InvalidRecord for a text that
+        is not valid in a message.
         """
         ...
 
@@ -170,32 +170,32 @@ class Writer(Protocol):
 
 
 class Stamper(Protocol):
-    """The half of the store that only ``reactions/`` uses."""
+    """What reactions use."""
 
     async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
-        """What the consumer has not seen; None where nothing was settled since, or the conversation is unknown."""
+        """What the consumer has not seen; None if nothing was settled since, or the conversation is unknown."""
         ...
 
     async def stamp(
         self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
-        """Write a stamp and its work orders, unless the stored one has seen as much. Returns whether it was written.
+        """Write a stamp and its work orders. Returns whether they were written.
 
-        A work order that is known only becomes more urgent, and not even that once it is closed. Nothing is written for
-        a conversation that is not there.
+        Nothing is written if the stored stamp is as new, or the conversation is unknown. A known work order that is
+        open can only become more urgent; a closed one does not change.
         """
         ...
 
     async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
-        """Mark that the consumer gave up on the turns up to ``through``."""
+        """Record that the consumer failed on the turns up to ``through``."""
         ...
 
     async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
-        """Make consumers owe a conversation that they would not: an empty stamp of now, and no failure."""
+        """Make consumers owe a conversation: write an empty stamp of now and clear a failure."""
         ...
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
-        """Take a claim; returns the value of whoever took it first."""
+        """Take a claim. Returns the value of its first taker."""
         ...
 
     async def claim_done(self, name: str, key: str) -> bool: ...
@@ -269,14 +269,13 @@ class Keeper(Protocol):
     async def patch_conversation(
         self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
     ) -> Conversation:
-        """Change what people decide, and raise the revision. ``revision``: the one that the change is based on.
+        """Apply a person's change and raise the revision. ``revision``: the one that the change is based on.
 
-        Turns do not undo it. A property that was set stays, also where it was set to none: a channel assigns only what
-        nobody has decided on. A conversation that was closed is open again once a turn settles an inbound message that
-        was saved after the closing, however old it is: nobody has seen it. A closing by the writer has no such end, and
-        ``save_conversation`` replaces both. Settles do not raise the revision, nor does a reopening.
+        Turns do not undo it: a property set by a person stays, also if it was set to none. A closed conversation
+        reopens when a turn settles an inbound message that was saved after it was closed, whatever the message's time.
+        ``save_conversation`` replaces property and status. Neither a settle nor a reopening raises the revision.
 
-        Raises NotFound, and Conflict where the stored revision is not the given one.
+        Raises NotFound, and Conflict if the stored revision differs.
         """
         ...
 
@@ -288,9 +287,9 @@ class Keeper(Protocol):
         ...
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
-        """The repair is done. A closed one stays as it is, also where a reaction tells its cause again.
+        """Close a work order. It stays closed, also if a reaction reports its cause again.
 
-        Returns it as it is now; None where the conversation has no such work order.
+        Returns the work order; None if the conversation has no such work order.
         """
         ...
 
@@ -300,18 +299,18 @@ class Keeper(Protocol):
 
 
 class StoreReader(Protocol):
-    """The half of the store that everybody may use."""
+    """What every package may use."""
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
 
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
-        """In thread order (time, then arrival); the newest ``limit`` of them where it is given."""
+        """The newest ``limit`` messages, or all, in thread order: by time, then arrival."""
         ...
 
     async def turns(
         self, conversation_id: str, *, after: datetime | None = None, limit: int
     ) -> tuple[SettledTurn, ...]:
-        """Settled turns in order, oldest first, after ``after``."""
+        """Settled turns after ``after``, oldest first."""
         ...
 
     async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
@@ -323,7 +322,7 @@ class StoreReader(Protocol):
         ...
 
     async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
-        """In the order of consumers and conversations, beyond ``after``."""
+        """Failures after ``after``, by consumer, then conversation."""
         ...
 
     async def work_orders(
@@ -334,19 +333,19 @@ class StoreReader(Protocol):
         after: WorkOrderKey | None = None,
         limit: int,
     ) -> tuple[WorkOrder, ...]:
-        """Most urgent first, then oldest first, beyond ``after``."""
+        """Work orders after ``after``, most urgent first, then oldest first."""
         ...
 
     async def registrations(self) -> Mapping[str, Registration]: ...
 
     async def checkpoint(self, name: str) -> datetime | None:
-        """The time that was last kept under a name."""
+        """The time that was last saved under a name."""
         ...
 
     async def save_checkpoint(self, name: str, at: datetime) -> None: ...
 
     async def counts(self) -> Mapping[str, int]:
-        """How many conversations, messages, turns, stamps, open work orders and jobs that wait there are."""
+        """The numbers of conversations, messages, turns, stamps, open work orders and waiting jobs."""
         ...
 
 

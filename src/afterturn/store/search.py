@@ -1,4 +1,4 @@
-"""What the inbox asks of a store that can look for the words of messages; not every store can."""
+"""The interface of a store with full-text search; not every store has it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from afterturn.store.port import Range, RecencyKey, Slice
 from afterturn.store.tokenizer import SearchTerms
 
 Candidates = Mapping[str, tuple[int, ...] | None]
-"""Conversations, and the arrival numbers of the messages to look at; None: any of them."""
+"""Conversations, and the arrival numbers of the messages to read; None: all messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a look into messages found: in each conversation the message with the words that arrived last.
+    """The last matching message of each conversation.
 
-    ``unread``: conversations that were not looked at any more; ``read``: messages that were; a long one counts more.
+    ``unread``: conversations that were not read because the limit was reached. ``messages_read``: long messages count
+    more than once.
     """
 
     matches: Mapping[str, Message]
@@ -27,29 +28,29 @@ class SearchResult:
 
 
 class Searcher(Protocol):
-    """Looks for words. What it finds is what the messages say, however far its index has come."""
+    """Full-text search over messages. Results are exact even if the index lags: messages are compared."""
 
     async def catch_up(self, *, limit: int) -> bool:
-        """Take at most about ``limit`` messages into the index; returns whether there are more."""
+        """Index at most about ``limit`` messages. Returns whether there are more."""
         ...
 
     async def candidates(self, terms: SearchTerms) -> Candidates | None:
-        """Where the words may be, and nowhere else; None where that is in too many places to be named."""
+        """The only conversations that can match; None if there are too many to list."""
         ...
 
     async def recency_of(
         self, part: Range, ids: Sequence[str], *, before: RecencyKey | None = None, limit: int
     ) -> Slice:
-        """As ``Reader.recency``, of these conversations only."""
+        """As ``StoreReader.recency``, but only these conversations."""
         ...
 
     async def by_property(self, ids: Sequence[str]) -> Mapping[str | None, tuple[str, ...]]:
-        """These conversations by the property that each belongs to; None: the unassigned ones."""
+        """These conversations by property; None: unassigned."""
         ...
 
     async def search(self, candidates: Candidates, terms: SearchTerms, *, limit: int) -> SearchResult:
-        """Read the messages of these conversations, in this order.
+        """Compare the messages of these conversations, in this order.
 
-        Once ``limit`` messages were read no further conversation is begun; the first one always is.
+        After ``limit`` messages no further conversation is started; the first one always is.
         """
         ...

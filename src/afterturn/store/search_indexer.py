@@ -1,4 +1,4 @@
-"""Keeps the index of words near the messages, and out of the way of those who write them."""
+"""Keeps the full-text index up to date without slowing down writers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from afterturn.errors import StoreError
 from afterturn.store.search import Searcher
 
 BATCH_MESSAGES = 2_000
-"""Messages that are taken into the index before the next pause."""
+"""Messages indexed before each pause."""
 REST_FACTOR = 19
-"""A pause is so many times as long as what was done before it: the index takes a twentieth of the writer's time."""
+"""A pause lasts this many times as long as the batch before it, so indexing takes 5% of the writer's time."""
 AFTER_FAILURE_S = 60.0
 
 
 async def run_search_indexer(searcher: Searcher, stop: asyncio.Event, *, poll: float) -> None:
-    """Catch up until stopped, and rest in between, ``poll`` seconds at least: few large batches cost less than many.
+    """Index new messages until stopped, with pauses of at least ``poll`` seconds: a few large batches cost less.
 
-    Whoever looks for words finds them without this, too; it only takes longer.
+    Search is exact without it, only slower.
     """
     loop = asyncio.get_running_loop()
     while not stop.is_set():
-        began = loop.time()
+        started_at = loop.time()
         try:
             await searcher.catch_up(limit=BATCH_MESSAGES)
-            pause = max(REST_FACTOR * (loop.time() - began), poll)
+            pause = max(REST_FACTOR * (loop.time() - started_at), poll)
         except StoreError as error:
             telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
             pause = AFTER_FAILURE_S

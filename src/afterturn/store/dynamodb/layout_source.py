@@ -85,10 +85,10 @@ def layouts_of(item: Mapping[str, Any] | None) -> RecencyLayouts:
     if item is None:
         return RecencyLayouts()
     try:
-        return RecencyLayouts(SlotLayout.parse(item["read"]), tuple(SlotLayout.parse(one) for one in item["write"]))
+        return RecencyLayouts(SlotLayout.parse(item["read"]), tuple(SlotLayout.parse(text) for text in item["write"]))
     except ConfigError as error:
         raise StoreTooNew(f"the table's recency layout was made by a newer afterturn: {error}; upgrade") from error
 
 
 def layouts_item(layouts: RecencyLayouts) -> Plain:
-    return {"read": str(layouts.read), "write": [str(one) for one in layouts.write]}
+    return {"read": str(layouts.read), "write": [str(layout) for layout in layouts.write]}

@@ -58,25 +58,25 @@ class ConversationHead:
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> ConversationHead:
-        found = rows.conversation(item)
+        conversation = rows.conversation(item)
         return cls(
-            channel=found.channel,
-            property_id=found.property_id,
-            participants=found.participants,
-            created_at=found.created_at,
-            newest_message_at=rows.time_or_none(item.get("newestMessageAt")) or found.last_message_at,
-            last_message_at=found.last_message_at,
-            settled_at=found.settled_at,
+            channel=conversation.channel,
+            property_id=conversation.property_id,
+            participants=conversation.participants,
+            created_at=conversation.created_at,
+            newest_message_at=rows.time_or_none(item.get("newestMessageAt")) or conversation.last_message_at,
+            last_message_at=conversation.last_message_at,
+            settled_at=conversation.settled_at,
             oldest_unsettled=rows.time_or_none(item.get("oldestUnsettled")),
-            message_count=found.message_count,
+            message_count=conversation.message_count,
             settled_count=item.get("settledCount") or 0,
             turn_count=item.get("turnCount") or 0,
             rev=item.get("rev"),
             unsettled_inbound=item.get("unsettledInbound"),
             closed_seq=item.get("closedSeq"),
             property_pinned=bool(item.get("propertyPinned")),
-            contact_name=found.contact_name,
-            preview_at=None if found.preview is None else found.preview.at,
+            contact_name=conversation.contact_name,
+            preview_at=None if conversation.preview is None else conversation.preview.at,
         )
 
     @classmethod
@@ -131,10 +131,10 @@ def plan_settle(
     jobs: JobsToAdd | None = None,
 ) -> WritePlan | RepeatedTurn:
     """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
-    given = turn.conversation
+    meta = turn.conversation
     if known.settled_under_key is not None:
         return RepeatedTurn(occurred_at=known.settled_under_key)
-    head = known.head or ConversationHead.new(given, min((one.at for one in turn.messages), default=now))
+    head = known.head or ConversationHead.new(meta, min((message.at for message in turn.messages), default=now))
     arrivals = _arrivals(turn.messages, known, head.message_count)
     if turn.messages and head.settled_at is not None and arrivals.newest_seq <= head.settled_count:
         return _repeat(arrivals, known)
@@ -142,14 +142,14 @@ def plan_settle(
     occurred_at = invariants.next_occurred_at(turn, head.settled_at, now)
     newest = invariants.newest_message_at(head.newest_message_at, arrivals.messages, now)
     preview = invariants.newest_preview(head.preview_at, arrivals.messages)
-    participants = invariants.merge_participants(head.participants, given.participants)
+    participants = invariants.merge_participants(head.participants, meta.participants)
     reopens = head.closed_seq is not None and (_newest_inbound(head, arrivals) or 0) > head.closed_seq
     after = replace(
         head,
-        property_id=invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned),
+        property_id=invariants.merge_property(head.property_id, meta.property_id, pinned=head.property_pinned),
         participants=participants,
         contact_name=invariants.merge_contact_name(
-            participants, head.contact_name, given.participants, given.contact_name
+            participants, head.contact_name, meta.participants, meta.contact_name
         ),
         newest_message_at=newest,
         last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
@@ -170,13 +170,13 @@ def plan_settle(
         "recordedAt": to_text(now),
         "settledCount": after.settled_count,
         "turnCount": after.turn_count,
-        **recency_attributes(given.id, row_at, layouts),
+        **recency_attributes(meta.id, row_at, layouts),
         **_preview(preview),
     }
     if reopens:
         attributes |= {"status": Status.OPEN.value, "closedSeq": None}
     oldest = _oldest(head, arrivals.messages)
-    mark = {
+    turn_item = {
         "kind": "turn",
         "occurredAt": to_text(occurred_at),
         "recordedAt": to_text(now),
@@ -190,16 +190,16 @@ def plan_settle(
         "call": call,
     }
     actions = [
-        _write_meta(given, known.head, after, attributes),
-        put(keys.turn(given.id, occurred_at), mark, IS_NEW),
-        *_message_actions(given.id, arrivals, occurred_at),
+        _write_meta(meta, known.head, after, attributes),
+        put(keys.turn(meta.id, occurred_at), turn_item, IS_NEW),
+        *_message_actions(meta.id, arrivals, occurred_at),
     ]
     if turn.key is not None:
-        actions.append(put(keys.known_turn(given.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
+        actions.append(put(keys.known_turn(meta.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
     actions += _job_actions(jobs, known)
     _check_sizes(actions)
     event = make_event(
-        conversation_id=given.id,
+        conversation_id=meta.id,
         property_id=after.property_id,
         origin=turn.origin,
         channel=head.channel,
@@ -220,7 +220,7 @@ def plan_save(
     jobs: JobsToAdd | None = None,
 ) -> WritePlan | None:
     """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
-    head = known.head or ConversationHead.new(meta, min([now, *(one.at for one in messages)]))
+    head = known.head or ConversationHead.new(meta, min([now, *(message.at for message in messages)]))
     arrivals = _arrivals(messages, known, head.message_count)
     further = _job_actions(jobs, known)
     if known.head is not None and not arrivals.messages and not further:
@@ -283,7 +283,7 @@ def _arrivals(messages: Sequence[Message], known: WriteContext, message_count: i
     newest = 0
     for message in messages:
         seqs = [by_id.get(message.id), by_provider.get(message.provider_id or "")]
-        seq = max((one for one in seqs if one is not None), default=None)
+        seq = max((known_seq for known_seq in seqs if known_seq is not None), default=None)
         if seq is None:
             new.append(message)
             seq = message_count + len(new)
@@ -302,7 +302,9 @@ def _repeat(arrivals: _Arrivals, known: WriteContext) -> RepeatedTurn:
 
 
 def _oldest(head: ConversationHead, messages: Sequence[Message]) -> datetime | None:
-    return min((at for at in (head.oldest_unsettled, *(one.at for one in messages)) if at is not None), default=None)
+    return min(
+        (at for at in (head.oldest_unsettled, *(message.at for message in messages)) if at is not None), default=None
+    )
 
 
 def _newest_inbound(head: ConversationHead, arrivals: _Arrivals) -> int | None:
@@ -327,17 +329,17 @@ def _counts(after: ConversationHead) -> Plain:
 
 
 def _write_meta(
-    given: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Plain
+    meta: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Plain
 ) -> WriteAction:
     """A new conversation whole, or the changed attributes of one that is there."""
-    key = keys.meta(given.id)
+    key = keys.meta(meta.id)
     if before is None:
-        item = rows.identity(given.id) | rows.meta_attributes(given) | attributes
+        item = rows.identity(meta.id) | rows.meta_attributes(meta) | attributes
         return put(key, item | {"createdAt": to_text(after.created_at)}, IS_NEW)
     sets = dict(attributes)
     merged_fields = ("property_id", "participants", "contact_name")
     if any(getattr(after, name) != getattr(before, name) for name in merged_fields):
-        merged = rows.meta_attributes(given.model_copy(update={name: getattr(after, name) for name in merged_fields}))
+        merged = rows.meta_attributes(meta.model_copy(update={name: getattr(after, name) for name in merged_fields}))
         for owned in ("channel", "type", "status", "synthetic", "gauntlet"):
             del merged[owned]
         sets |= merged
@@ -360,10 +362,10 @@ def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime |
 def _job_actions(jobs: JobsToAdd | None, known: WriteContext) -> list[WriteAction]:
     return [
         action
-        for place, (job, dump) in (jobs or {}).items()
-        if place not in known.jobs
+        for job_key, (job, dump) in (jobs or {}).items()
+        if job_key not in known.jobs
         for action in (
-            put(keys.job(*place), {"kind": "job"}, IS_NEW),
+            put(keys.job(*job_key), {"kind": "job"}, IS_NEW),
             put(keys.waiting_job(job.kind, job.due_at, job.key), rows.job_item(job, dump)),
         )
     ]

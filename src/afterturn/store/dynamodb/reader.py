@@ -51,11 +51,11 @@ class ConversationReader:
         if after is not None:
             low = keys.turn(conversation_id, after)[1] + "$"
         query = Query(keys.conversation(conversation_id), within=(low, high))
-        found = [item async for item in self._table.items(query, limit)]
-        if not found:
+        items = [item async for item in self._table.items(query, limit)]
+        if not items:
             return ()
         meta = await self._table.get(keys.meta(conversation_id), ["propertyId"]) or {}
-        return tuple(rows.turn(item, conversation_id, meta.get("propertyId")) for item in found)
+        return tuple(rows.turn(item, conversation_id, meta.get("propertyId")) for item in items)
 
     async def recency(self, part: Range, before: RecencyKey | None, limit: int) -> Slice:
         """One query for a page of ``single`` and of a property; one for each shard of ``sharded``; one for each month
@@ -65,19 +65,19 @@ class ConversationReader:
             return Slice(rows=(), exhausted=True)
         index, groups = await self._partitions(part, before)
         sources = [[self._source(index, partition, window) for partition in group] for group in groups]
-        found, exhausted = await merge(sources, limit)
-        return Slice(rows=tuple(rows.conversation(item) for item in found), exhausted=exhausted)
+        items, exhausted = await merge(sources, limit)
+        return Slice(rows=tuple(rows.conversation(item) for item in items), exhausted=exhausted)
 
     async def scan(self, after: str | None, limit: int) -> tuple[Conversation, ...]:
         """Reads the ids of GSI3, then the conversations as they are now."""
         items: list[Plain] = []
         while len(items) < limit:
             query = Query(keys.CONVERSATIONS, index=ENTITY, above=after or None)
-            wanted = limit - len(items)
-            ids = [one[ENTITY.sk] async for one in self._table.items(query, wanted)]
-            found = await self._table.get_many(keys.meta(one) for one in ids)
-            items += [item for one in ids if (item := found.get(keys.meta(one))) is not None]
-            if len(ids) < wanted:
+            missing = limit - len(items)
+            ids = [name[ENTITY.sk] async for name in self._table.items(query, missing)]
+            items_by_key = await self._table.get_many(keys.meta(name) for name in ids)
+            items += [item for name in ids if (item := items_by_key.get(keys.meta(name))) is not None]
+            if len(ids) < missing:
                 break
             after = ids[-1]
         return tuple(rows.conversation(item) for item in items)
@@ -87,16 +87,18 @@ class ConversationReader:
     ) -> tuple[WorkOrder, ...]:
         if conversation_id is not None:
             query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
-            own = [rows.work_order(item) async for item in self._table.items(query)]
-            wanted = [
-                one for one in own if _is_wanted(one, open_only) and (after is None or WorkOrderKey.of(one) > after)
+            all_orders = [rows.work_order(item) async for item in self._table.items(query)]
+            orders = [
+                order
+                for order in all_orders
+                if _is_wanted(order, open_only) and (after is None or WorkOrderKey.of(order) > after)
             ]
-            return tuple(sorted(wanted, key=WorkOrderKey.of)[:limit])
+            return tuple(sorted(orders, key=WorkOrderKey.of)[:limit])
         partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
         above = None if after is None else keys.urgency(after.rank, after.opened_at, after.order_id)
         queries = [Query(partition, index=WORK_ORDER, above=above) for partition in partitions]
-        found = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
-        return tuple(sorted(found, key=WorkOrderKey.of)[:limit])
+        found_orders = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
+        return tuple(sorted(found_orders, key=WorkOrderKey.of)[:limit])
 
     async def counts(self) -> Mapping[str, int]:
         """Reads every conversation once (not its messages): one read unit for each 4 KB of them. A number to look at
@@ -105,9 +107,9 @@ class ConversationReader:
         after: str | None = None
         while True:
             query = Query(keys.CONVERSATIONS, index=ENTITY, above=after)
-            ids = [one[ENTITY.sk] async for one in self._table.items(query, _LARGEST_READ)]
-            found = await self._table.get_many(keys.meta(one) for one in ids)
-            for item in found.values():
+            ids = [key[ENTITY.sk] async for key in self._table.items(query, _LARGEST_READ)]
+            items = await self._table.get_many(keys.meta(conversation_id) for conversation_id in ids)
+            for item in items.values():
                 totals["conversations"] += 1
                 totals["messages"] += item.get("messageCount") or 0
                 totals["turns"] += item.get("turnCount") or 0
@@ -137,10 +139,10 @@ class ConversationReader:
     def _source(self, index: Index, partition: str, window: _Window) -> PartitionRows:
         query = window.query(index, partition)
 
-        async def fetch(wanted: int, start: object) -> tuple[list[Plain], object]:
+        async def fetch(count: int, start: object) -> tuple[list[Plain], object]:
             spare = 1 if start is None and window.has_extra_row else 0
-            found, further = await self._table.query(query, wanted + spare, start)
-            return [item for item in found if window.high is None or item[index.sk] < window.high], further
+            items, next_start = await self._table.query(query, count + spare, start)
+            return [item for item in items if window.high is None or item[index.sk] < window.high], next_start
 
         return PartitionRows(fetch, index.sk)
 
@@ -186,10 +188,10 @@ class PartitionRows:
     _start: Any = None
     _ended: bool = False
 
-    async def fill(self, wanted: int) -> None:
+    async def fill(self, count: int) -> None:
         """Have a row at hand, or know that there is none: an empty page is not the end, only a missing key is."""
         while not self._rows and not self._ended:
-            rows, self._start = await self.fetch(wanted, self._start)
+            rows, self._start = await self.fetch(count, self._start)
             self._rows.extend(rows)
             self._ended = self._start is None
 
@@ -211,16 +213,16 @@ async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[
     Every row of a group is newer than every row of the next; within a group the newest of all its sources comes first.
     """
     rows: list[Plain] = []
-    for place, group in enumerate(groups):
+    for number, group in enumerate(groups):
         while len(rows) < limit:
             left = limit - len(rows)
-            wanted = left if len(group) == 1 else left // len(group) + _SPARE_ROWS
-            await asyncio.gather(*(source.fill(wanted) for source in group if source.newest is None))
+            count = left if len(group) == 1 else left // len(group) + _SPARE_ROWS
+            await asyncio.gather(*(source.fill(count) for source in group if source.newest is None))
             filled = [source for source in group if source.newest is not None]
             if not filled:
                 break
             rows.append(max(filled, key=lambda source: source.newest or "").take())
         if len(rows) >= limit:
             spent = all(source.is_spent for source in group)
-            return rows, spent and place == len(groups) - 1
+            return rows, spent and number == len(groups) - 1
     return rows, True

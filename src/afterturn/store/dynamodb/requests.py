@@ -36,12 +36,12 @@ class ExpressionTerms:
         return placeholder
 
     def params(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         if self._names:
-            found["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in self._names.items()}
+            params["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in self._names.items()}
         if self._values:
-            found["ExpressionAttributeValues"] = {name: to_value(value) for name, value in self._values.items()}
-        return found
+            params["ExpressionAttributeValues"] = {name: to_value(value) for name, value in self._values.items()}
+        return params
 
 
 Condition = Callable[[ExpressionTerms], str]
@@ -102,16 +102,16 @@ class WriteAction:
 
     def params(self, table: str) -> dict[str, Any]:
         terms = ExpressionTerms()
-        found: dict[str, Any] = {"TableName": table}
+        params: dict[str, Any] = {"TableName": table}
         if self.verb is WriteVerb.PUT:
-            found["Item"] = {**key_item(self.key), **_item(self.item)}
+            params["Item"] = {**key_item(self.key), **_item(self.item)}
         else:
-            found["Key"] = key_item(self.key)
+            params["Key"] = key_item(self.key)
         if self.verb is WriteVerb.UPDATE:
-            found["UpdateExpression"] = self._update(terms)
+            params["UpdateExpression"] = self._update(terms)
         if self.condition is not None:
-            found["ConditionExpression"] = self.condition(terms)
-        return found | terms.params()
+            params["ConditionExpression"] = self.condition(terms)
+        return params | terms.params()
 
     def _update(self, terms: ExpressionTerms) -> str:
         sets = [f"{terms.name(name)} = {terms.value(value)}" for name, value in self.sets.items() if value is not None]
@@ -165,20 +165,20 @@ class Query:
         condition = equals(pk, value=self.partition)(terms)
         if bound := self._bound(terms, sk):
             condition += f" AND {bound}"
-        found: dict[str, Any] = {
+        params: dict[str, Any] = {
             "TableName": table,
             "KeyConditionExpression": condition,
             "ScanIndexForward": not self.newest_first,
         }
         if self.index:
-            found["IndexName"] = self.index.name
+            params["IndexName"] = self.index.name
         else:
-            found["ConsistentRead"] = True
+            params["ConsistentRead"] = True
         if self.only is not None:
-            found["FilterExpression"] = self.only(terms)
+            params["FilterExpression"] = self.only(terms)
         if self.names:
-            found["ProjectionExpression"] = ", ".join(terms.name(name) for name in self.names)
-        return found | terms.params()
+            params["ProjectionExpression"] = ", ".join(terms.name(name) for name in self.names)
+        return params | terms.params()
 
     def _bound(self, terms: ExpressionTerms, sk: str) -> str:
         if self.within is not None:

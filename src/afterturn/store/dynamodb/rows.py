@@ -99,8 +99,8 @@ def preview(item: Mapping[str, Any]) -> MessagePreview:
     )
 
 
-def preview_item(given: MessagePreview) -> Plain:
-    return {name: value for name, value in given.to_json().items() if value or name == "text"}
+def preview_item(record: MessagePreview) -> Plain:
+    return {name: value for name, value in record.to_json().items() if value or name == "text"}
 
 
 def meta_attributes(meta: ConversationMeta) -> Plain:
@@ -141,13 +141,13 @@ def stamp(item: Mapping[str, Any]) -> StoredStamp:
     )
 
 
-def stamp_item(given: StoredStamp, data: str, revision: int) -> Plain:
+def stamp_item(record: StoredStamp, data: str, revision: int) -> Plain:
     return {
-        "through": text_or_none(given.through),
-        "at": text_or_none(given.at),
+        "through": text_or_none(record.through),
+        "at": text_or_none(record.at),
         "data": data,
-        "failedThrough": text_or_none(given.failed_through),
-        "error": given.error,
+        "failedThrough": text_or_none(record.failed_through),
+        "error": record.error,
         "rev": revision,
     }
 
@@ -160,25 +160,25 @@ def message(item: Mapping[str, Any]) -> Message:
         text=item["text"],
         at=from_text(item["at"]),
         provider_id=item.get("providerId"),
-        attachments=tuple(Attachment.model_validate(one) for one in item.get("attachments", ())),
+        attachments=tuple(Attachment.model_validate(attachment) for attachment in item.get("attachments", ())),
         edited_at=time_or_none(item.get("editedAt")),
         whole=item.get("whole"),
     )
 
 
-def message_item(given: Message, seq: int) -> Plain:
+def message_item(record: Message, seq: int) -> Plain:
     return {
         "kind": "message",
-        "id": given.id,
+        "id": record.id,
         "seq": seq,
-        "at": to_text(given.at),
-        "direction": given.direction.value,
-        "role": given.role.value,
-        "text": given.text,
-        "providerId": given.provider_id,
-        "attachments": [one.to_json() for one in given.attachments] or None,
-        "editedAt": text_or_none(given.edited_at),
-        "whole": given.whole,
+        "at": to_text(record.at),
+        "direction": record.direction.value,
+        "role": record.role.value,
+        "text": record.text,
+        "providerId": record.provider_id,
+        "attachments": [attachment.to_json() for attachment in record.attachments] or None,
+        "editedAt": text_or_none(record.edited_at),
+        "whole": record.whole,
     }
 
 
@@ -209,39 +209,39 @@ def work_order(item: Mapping[str, Any]) -> WorkOrder:
     )
 
 
-def work_order_item(given: WorkOrder) -> Plain:
+def work_order_item(record: WorkOrder) -> Plain:
     return {
         "kind": "work order",
-        "id": given.id,
-        "conversationId": given.conversation_id,
-        "propertyId": given.property_id,
-        "category": given.category,
-        "messageId": given.message_id,
-        "openedAt": to_text(given.opened_at),
-        "status": given.status.value,
-        **urgency_attributes(given),
+        "id": record.id,
+        "conversationId": record.conversation_id,
+        "propertyId": record.property_id,
+        "category": record.category,
+        "messageId": record.message_id,
+        "openedAt": to_text(record.opened_at),
+        "status": record.status.value,
+        **urgency_attributes(record),
     }
 
 
-def urgency_attributes(given: WorkOrder) -> Plain:
+def urgency_attributes(record: WorkOrder) -> Plain:
     """What changes when a work order becomes more urgent, or is closed: where it stands in the index."""
-    is_open = given.status is Status.OPEN
+    is_open = record.status is Status.OPEN
     return {
-        "urgency": given.urgency.value,
+        "urgency": record.urgency.value,
         WORK_ORDER.pk: keys.OPEN_WORK_ORDERS if is_open else keys.CLOSED_WORK_ORDERS,
-        WORK_ORDER.sk: keys.urgency(given.urgency.rank, given.opened_at, given.id),
+        WORK_ORDER.sk: keys.urgency(record.urgency.rank, record.opened_at, record.id),
     }
 
 
-def job_item(given: Job, dump: str) -> Plain:
+def job_item(record: Job, dump: str) -> Plain:
     """``dump``: its value as JSON."""
     return {
         "kind": "waiting job",
-        "job": given.kind,
-        "key": given.key,
-        "conversationId": given.conversation_id,
+        "job": record.kind,
+        "key": record.key,
+        "conversationId": record.conversation_id,
         "value": dump,
-        "dueAt": to_text(given.due_at),
+        "dueAt": to_text(record.due_at),
         "attempts": 0,
     }
 

@@ -54,13 +54,13 @@ class StampStore:
         item = await self._table.get(keys.meta(conversation_id))
         if item is None:
             return None
-        found = rows.conversation(item)
-        stamp = found.reactions.get(consumer)
-        if found.settled_at is None or not invariants.stamp_moves_forward(stamp, found.settled_at):
+        conversation = rows.conversation(item)
+        stamp = conversation.reactions.get(consumer)
+        if conversation.settled_at is None or not invariants.stamp_moves_forward(stamp, conversation.settled_at):
             return None
-        seen, oldest = await self._unseen(conversation_id, stamp.through if stamp else None, found.settled_at)
+        seen, oldest = await self._unseen(conversation_id, stamp.through if stamp else None, conversation.settled_at)
         if oldest is None:
-            return ReactionWindow(conversation=found, messages=(), through=found.settled_at)
+            return ReactionWindow(conversation=conversation, messages=(), through=conversation.settled_at)
         settled = item.get("settledCount") or 0
         partition = keys.conversation(conversation_id)
         query = Query(
@@ -68,25 +68,27 @@ class StampStore:
             within=(keys.MESSAGES + to_text(oldest), all_starting(keys.MESSAGES)[1]),
             only=lambda terms: f"{terms.name('seq')} BETWEEN {terms.value(seen + 1)} AND {terms.value(settled)}",
         )
-        messages = [rows.message(one) async for one in self._table.items(query)]
-        return ReactionWindow(conversation=found, messages=tuple(messages), through=found.settled_at)
+        messages = [rows.message(row) async for row in self._table.items(query)]
+        return ReactionWindow(conversation=conversation, messages=tuple(messages), through=conversation.settled_at)
 
-    async def stamp(self, conversation_id: str, consumer: str, given: Stamp, through: datetime, now: datetime) -> bool:
+    async def stamp(
+        self, conversation_id: str, consumer: str, new_stamp: Stamp, through: datetime, now: datetime
+    ) -> bool:
         """A conversation that is not there gets no stamp."""
-        data = rows.to_dump(given.model_dump(mode="json")["data"])
+        data = rows.to_dump(new_stamp.model_dump(mode="json")["data"])
         written = rows.stamp_item(StoredStamp.model_construct(through=through, at=now), data, 0)
         size = item_bytes({rows.STAMP + consumer: written})
         if size > MAX_ITEM_BYTES:
             raise InvalidRecord("data", f"has {size} bytes; DynamoDB holds at most {MAX_ITEM_BYTES} an item")
-        orders = _merge_orders(given.work_orders)
+        orders = _merge_orders(new_stamp.work_orders)
         if len(orders) > _MAX_WORK_ORDERS:
             raise InvalidRecord("workOrders", f"are {len(orders)}; one transaction holds at most {_MAX_WORK_ORDERS}")
         sent: Plain = {}
 
         async def unit() -> bool:
             nonlocal sent
-            found = await self._table.get_many([keys.meta(conversation_id), *orders])
-            item = found.get(keys.meta(conversation_id))
+            items = await self._table.get_many([keys.meta(conversation_id), *orders])
+            item = items.get(keys.meta(conversation_id))
             if item is None:
                 return False
             before = item.get(rows.STAMP + consumer)
@@ -99,7 +101,7 @@ class StampStore:
             actions = [_write_stamp(conversation_id, consumer, before, sent)]
             if before and before.get("failedThrough"):
                 actions.append(delete(keys.failure(consumer, conversation_id)))
-            written_orders = [_write_order(key, order, found.get(key)) for key, order in orders.items()]
+            written_orders = [_write_order(key, order, items.get(key)) for key, order in orders.items()]
             await self._carry_out([*actions, *(action for action in written_orders if action is not None)])
             return True
 
@@ -163,11 +165,11 @@ class StampStore:
 
     async def failures(self, after: FailureKey | None, limit: int) -> tuple[Failure, ...]:
         above = None if after is None else keys.failure(after.consumer, after.conversation_id)[1]
-        found = self._table.items(Query(keys.FAILURES, above=above), limit)
+        items = self._table.items(Query(keys.FAILURES, above=above), limit)
         return tuple(
             [
-                Failure(one["conversationId"], one["consumer"], from_text(one["failedThrough"]), one["error"])
-                async for one in found
+                Failure(item["conversationId"], item["consumer"], from_text(item["failedThrough"]), item["error"])
+                async for item in items
             ]
         )
 
@@ -200,18 +202,25 @@ class StampStore:
     async def register(self, registrations: Sequence[Registration]) -> None:
         async def unit() -> None:
             known = await self.registrations()
-            wanted = dict(known)
-            for one in registrations:
-                wanted[one.name] = _merge_registration(wanted.get(one.name), one)
-            changed = [_register(one, known.get(name)) for name, one in wanted.items() if one != known.get(name)]
+            merged = dict(known)
+            for registration in registrations:
+                merged[registration.name] = _merge_registration(merged.get(registration.name), registration)
+            changed = [
+                _register(registration, known.get(name))
+                for name, registration in merged.items()
+                if registration != known.get(name)
+            ]
             if changed:
                 await self._carry_out(changed)
 
         await self._table.until_done(unit)
 
     async def registrations(self) -> Mapping[str, Registration]:
-        found = [_registration(item) async for item in self._table.items(Query(keys.REGISTRATIONS))]
-        return {one.name: one for one in sorted(found, key=lambda one: (one.registered_at, one.name))}
+        stored = [_registration(item) async for item in self._table.items(Query(keys.REGISTRATIONS))]
+        return {
+            registration.name: registration
+            for registration in sorted(stored, key=lambda registration: (registration.registered_at, registration.name))
+        }
 
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
         if not await self._write_if_there(update(keys.registration(consumer), {"state": state.value}, IS_THERE)):
@@ -234,9 +243,9 @@ class StampStore:
             within=(after, keys.turn(conversation_id, settled_at)[1]),
             names=("firstSeq", "oldestAt"),
         )
-        turns = [one async for one in self._table.items(query)]
-        times = [at for one in turns if (at := rows.time_or_none(one.get("oldestAt"))) is not None]
-        return min((one["firstSeq"] for one in turns), default=0), min(times, default=None)
+        turns = [turn async for turn in self._table.items(query)]
+        times = [at for turn in turns if (at := rows.time_or_none(turn.get("oldestAt"))) is not None]
+        return min((turn["firstSeq"] for turn in turns), default=0), min(times, default=None)
 
     async def _carry_out(self, actions: Sequence[WriteAction]) -> None:
         """One write alone costs half of what it costs in a transaction."""
@@ -303,10 +312,10 @@ def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> WriteActio
     return update(key, rows.urgency_attributes(after), all_of(*is_same))
 
 
-def _merge_registration(known: Registration | None, given: Registration) -> Registration:
+def _merge_registration(known: Registration | None, new: Registration) -> Registration:
     if known is None:
-        return given
-    return Registration(known.name, known.registered_at, known.state, given.max_wait)
+        return new
+    return Registration(known.name, known.registered_at, known.state, new.max_wait)
 
 
 def _register(merged: Registration, known: Registration | None) -> WriteAction:

@@ -103,9 +103,9 @@ class DynamoStore:
         self._reader = ConversationReader(table, layout_source)
 
     @classmethod
-    def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **given: Any) -> DynamoStore:
+    def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **options: Any) -> DynamoStore:
         """The store in a table, behind a client that somebody else opened and closes."""
-        return cls(Table(client, name, backoff), **given)
+        return cls(Table(client, name, backoff), **options)
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
         return await self._writer.save_conversation(meta, now)
@@ -125,10 +125,10 @@ class DynamoStore:
         return await self._editor.edit_message(conversation_id, provider_id, text, at)
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
-        found = await self.conversation(conversation_id)
-        if found is None:
+        conversation = await self.conversation(conversation_id)
+        if conversation is None:
             return None
-        return ConversationMeta(**{name: getattr(found, name) for name in ConversationMeta.model_fields})
+        return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
 
     async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
         return await self._stamps.window(conversation_id, consumer) if _is_id(conversation_id) else None

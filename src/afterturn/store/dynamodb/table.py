@@ -46,35 +46,35 @@ class Table:
 
     async def check(self, indexes: Iterable[Any]) -> None:
         """Refuse a table that is missing, not ours, not ready, or without one of the indexes."""
-        answer = await self._call("describe_table", {"TableName": self.name})
-        check_description(answer["Table"], indexes)
+        response = await self._call("describe_table", {"TableName": self.name})
+        check_description(response["Table"], indexes)
 
     async def get(self, key: Key, names: Sequence[str] = ()) -> Plain | None:
         """The item as it is now (a consistent read)."""
         params: dict[str, Any] = {"TableName": self.name, "Key": key_item(key), "ConsistentRead": True}
         if names:
-            placeholders = {f"#n{place}": name for place, name in enumerate(names)}
+            placeholders = {f"#n{number}": name for number, name in enumerate(names)}
             params |= {"ProjectionExpression": ", ".join(placeholders), "ExpressionAttributeNames": placeholders}
-        answer = await self._call("get_item", params)
-        return from_item(answer["Item"]) if answer.get("Item") else None
+        response = await self._call("get_item", params)
+        return from_item(response["Item"]) if response.get("Item") else None
 
     async def get_many(self, keys: Iterable[Key]) -> dict[Key, Plain]:
         """Those of the items that exist, each as it is now. What AWS left unread is asked for again."""
-        found: dict[Key, Plain] = {}
-        wanted = list(dict.fromkeys(keys))
-        for start in range(0, len(wanted), _MAX_KEYS):
-            left = [key_item(key) for key in wanted[start : start + _MAX_KEYS]]
+        items_by_key: dict[Key, Plain] = {}
+        unique_keys = list(dict.fromkeys(keys))
+        for start in range(0, len(unique_keys), _MAX_KEYS):
+            pending = [key_item(key) for key in unique_keys[start : start + _MAX_KEYS]]
             stalls = 0
-            while left:
-                request = {self.name: {"Keys": left, "ConsistentRead": True}}
-                answer = await self._call("batch_get_item", {"RequestItems": request})
-                items = [from_item(item) for item in answer["Responses"].get(self.name, ())]
-                found |= {(item["PK"], item["SK"]): item for item in items}
-                left = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            while pending:
+                request = {self.name: {"Keys": pending, "ConsistentRead": True}}
+                response = await self._call("batch_get_item", {"RequestItems": request})
+                items = [from_item(item) for item in response["Responses"].get(self.name, ())]
+                items_by_key |= {(item["PK"], item["SK"]): item for item in items}
+                pending = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 stalls = 0 if items else stalls + 1
-                if left:
+                if pending:
                     await self._again(stalls, "batch_get_item")
-        return found
+        return items_by_key
 
     async def query(self, query: Query, limit: int | None = None, start: Any = None) -> tuple[list[Plain], Any]:
         """One page: at most ``limit`` items looked at, and the key to go on from (None: this is the end)."""
@@ -83,17 +83,17 @@ class Table:
             params["Limit"] = limit
         if start is not None:
             params["ExclusiveStartKey"] = start
-        answer = await self._call("query", params)
-        return [from_item(item) for item in answer["Items"]], answer.get("LastEvaluatedKey")
+        response = await self._call("query", params)
+        return [from_item(item) for item in response["Items"]], response.get("LastEvaluatedKey")
 
     async def items(self, query: Query, limit: int | None = None) -> AsyncIterator[Plain]:
         """Every item of a query, or its first ``limit``, over as many pages as it takes."""
         start, left = None, limit
         while left is None or left > 0:
-            found, start = await self.query(query, None if query.only else left, start)
-            for item in found if left is None else found[:left]:
+            page, start = await self.query(query, None if query.only else left, start)
+            for item in page if left is None else page[:left]:
                 yield item
-            left = None if left is None else left - len(found)
+            left = None if left is None else left - len(page)
             if start is None:
                 return
 
@@ -120,8 +120,12 @@ class Table:
         params |= {"ConsistentRead": True} if index is None else {"IndexName": index.name}
         if start is not None:
             params["ExclusiveStartKey"] = start
-        answer = await self._call("scan", params)
-        return [from_item(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"), answer["ScannedCount"]
+        response = await self._call("scan", params)
+        return (
+            [from_item(item) for item in response["Items"]],
+            response.get("LastEvaluatedKey"),
+            response["ScannedCount"],
+        )
 
     async def count(self, query: Query) -> int:
         """How many items a query has. Reads them all, and sends none."""
@@ -129,9 +133,9 @@ class Table:
         total = 0
         start: Any = None
         while True:
-            answer = await self._call("query", params if start is None else params | {"ExclusiveStartKey": start})
-            total += int(answer["Count"])
-            start = answer.get("LastEvaluatedKey")
+            response = await self._call("query", params if start is None else params | {"ExclusiveStartKey": start})
+            total += int(response["Count"])
+            start = response.get("LastEvaluatedKey")
             if start is None:
                 return total
 
@@ -147,8 +151,8 @@ class Table:
             return await self._call(f"{action.verb.lower()}_item", params)
 
         # Nothing was read for a write without a condition, so nothing has to be read again.
-        answer = await (unit() if action.condition is not None else self.until_done(unit))
-        return from_item(answer.get("Attributes", {}))
+        response = await (unit() if action.condition is not None else self.until_done(unit))
+        return from_item(response.get("Attributes", {}))
 
     async def transact(self, actions: Sequence[WriteAction]) -> None:
         """All of the writes or none. Raises Conflict.
@@ -182,11 +186,11 @@ class Table:
             except Exception as error:
                 if not is_foreign(error):
                     raise
-                found = verdict(error)
-                if found is Verdict.CONFLICT:
+                kind = verdict(error)
+                if kind is Verdict.CONFLICT:
                     raise WriteConflict(error) from error
-                tries = {Verdict.AGAIN: self._backoff.tries, Verdict.UNSURE: _UNSURE_TRIES}.get(found, 1)
-                if attempt + 1 >= tries:
+                max_attempts = {Verdict.AGAIN: self._backoff.tries, Verdict.UNSURE: _UNSURE_TRIES}.get(kind, 1)
+                if attempt + 1 >= max_attempts:
                     raise translate(error, f"{operation} on table {self.name}") from error
             await self._backoff.pause(attempt)
             attempt += 1

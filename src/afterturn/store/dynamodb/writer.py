@@ -115,9 +115,9 @@ class ConversationWriter:
     async def _settle(self, turn: Turn, now: datetime, emitter: str, attempts: _Attempts, jobs: JobsToAdd) -> Settled:
         conversation_id = turn.conversation.id
         layouts = await self._layout_source.current()
-        kept = self._heads.get(conversation_id)
-        if kept is not None:
-            known = WriteContext(kept)  # all that is given is taken to be new: if not, the transaction says so
+        cached = self._heads.get(conversation_id)
+        if cached is not None:
+            known = WriteContext(cached)  # all that is given is taken to be new: if not, the transaction says so
         else:
             known = await self._read(conversation_id, turn.messages, turn.key, attempts, jobs)
         if attempts.settled is not None:
@@ -149,28 +149,32 @@ class ConversationWriter:
         Where this call has sent a turn before and was not told that it was taken, that is found out, too.
         """
         meta = keys.meta(conversation_id)
-        by_id = {one.id: keys.known_message(conversation_id, one.id) for one in messages}
+        by_id = {entry.id: keys.known_message(conversation_id, entry.id) for entry in messages}
         by_provider = {
-            one.provider_id: keys.known_provider(conversation_id, one.provider_id)
-            for one in messages
-            if one.provider_id is not None
+            entry.provider_id: keys.known_provider(conversation_id, entry.provider_id)
+            for entry in messages
+            if entry.provider_id is not None
         }
-        wanted: list[Key] = [meta, *by_id.values(), *by_provider.values()]
+        item_keys: list[Key] = [meta, *by_id.values(), *by_provider.values()]
         under_key = None if key is None else keys.known_turn(conversation_id, key)
         if under_key is not None:
-            wanted.append(under_key)
-        sent = {} if attempts is None else {keys.turn(conversation_id, one.occurred_at): one for one in attempts.sent}
-        by_job = {keys.job(*place): place for place in jobs or ()}
-        found = await self._table.get_many([*wanted, *sent, *by_job])
+            item_keys.append(under_key)
+        sent = (
+            {}
+            if attempts is None
+            else {keys.turn(conversation_id, entry.occurred_at): entry for entry in attempts.sent}
+        )
+        by_job = {keys.job(*job_key): job_key for job_key in jobs or ()}
+        items = await self._table.get_many([*item_keys, *sent, *by_job])
         for turn, event in sent.items():
-            if attempts is not None and found.get(turn, {}).get("call") == attempts.call:
+            if attempts is not None and items.get(turn, {}).get("call") == attempts.call:
                 attempts.settled = event
         return WriteContext(
-            head=ConversationHead.of(found[meta]) if meta in found else None,
-            by_id={name: found[one] for name, one in by_id.items() if one in found},
-            by_provider={name: found[one] for name, one in by_provider.items() if one in found},
-            settled_under_key=rows.time_or_none(found[under_key]["turn"]) if under_key and under_key in found else None,
-            jobs=[place for one, place in by_job.items() if one in found],
+            head=ConversationHead.of(items[meta]) if meta in items else None,
+            by_id={name: items[entry] for name, entry in by_id.items() if entry in items},
+            by_provider={name: items[entry] for name, entry in by_provider.items() if entry in items},
+            settled_under_key=rows.time_or_none(items[under_key]["turn"]) if under_key and under_key in items else None,
+            jobs=[job_key for entry, job_key in by_job.items() if entry in items],
         )
 
     async def _settled_before(
@@ -226,12 +230,12 @@ def _parts(messages: Sequence[Message]) -> list[list[Message]]:
     parts: list[list[Message]] = [[]]
     size = 0
     for message in messages:
-        own = len(message.text.encode()) + 1000
-        if len(parts[-1]) == MAX_TURN_MESSAGES or (parts[-1] and size + own > _MAX_SAVED_BYTES):
+        message_size = len(message.text.encode()) + 1000
+        if len(parts[-1]) == MAX_TURN_MESSAGES or (parts[-1] and size + message_size > _MAX_SAVED_BYTES):
             parts.append([])
             size = 0
         parts[-1].append(message)
-        size += own
+        size += message_size
     return parts
 
 

@@ -104,25 +104,25 @@ def preview(dump: str) -> MessagePreview:
     )
 
 
-def preview_dump(given: MessagePreview | None) -> str | None:
-    return None if given is None else to_dump(given.to_json())
+def preview_dump(record: MessagePreview | None) -> str | None:
+    return None if record is None else to_dump(record.to_json())
 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:
     """Every consumer's stamp of a conversation."""
-    found = connection.execute(f"SELECT {STAMP} FROM stamps WHERE conversation_id = ?", (conversation_id,))
-    return {row[1]: stamp(row) for row in found}
+    cursor = connection.execute(f"SELECT {STAMP} FROM stamps WHERE conversation_id = ?", (conversation_id,))
+    return {row[1]: stamp(row) for row in cursor}
 
 
-def conversations(connection: sqlite3.Connection, found: Sequence[tuple[Any, ...]]) -> tuple[Conversation, ...]:
+def conversations(connection: sqlite3.Connection, fetched: Sequence[tuple[Any, ...]]) -> tuple[Conversation, ...]:
     """Conversations with their stamps, which one statement reads for all of them."""
-    reactions: dict[str, dict[str, StoredStamp]] = {row[0]: {} for row in found}
+    reactions: dict[str, dict[str, StoredStamp]] = {row[0]: {} for row in fetched}
     for row in connection.execute(
         f"SELECT {STAMP} FROM stamps WHERE conversation_id IN (SELECT value FROM json_each(?))",
         (to_dump(list(reactions)),),
     ):
         reactions[row[0]][row[1]] = stamp(row)
-    return tuple(conversation(row, reactions[row[0]]) for row in found)
+    return tuple(conversation(row, reactions[row[0]]) for row in fetched)
 
 
 def stamp(row: tuple[Any, ...]) -> StoredStamp:

@@ -32,14 +32,14 @@ def window(connection: sqlite3.Connection, conversation_id: str, consumer: str) 
             (conversation_id, to_text(stamp.through)),
         ).fetchone()
         seen = row[0] if row else 0
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {rows.MESSAGE} FROM messages WHERE conversation_id = ? AND seq > ? AND seq <= "
         "(SELECT settled_count FROM conversations WHERE id = messages.conversation_id) ORDER BY at, seq",
         (conversation_id, seen),
     )
     return ReactionWindow(
         conversation=conversation,
-        messages=tuple(rows.message(row) for row in found),
+        messages=tuple(rows.message(row) for row in cursor),
         through=conversation.settled_at,
     )
 
@@ -48,7 +48,7 @@ def stamp(
     connection: sqlite3.Connection,
     conversation_id: str,
     consumer: str,
-    given: Stamp,
+    new_stamp: Stamp,
     through: datetime,
     now: datetime,
 ) -> bool:
@@ -63,10 +63,10 @@ def stamp(
             consumer,
             to_text(through),
             to_text(now),
-            rows.to_dump(given.model_dump(mode="json")["data"]),
+            rows.to_dump(new_stamp.model_dump(mode="json")["data"]),
         ),
     )
-    for order in given.work_orders:
+    for order in new_stamp.work_orders:
         _open_work_order(connection, order)
     return True
 
@@ -112,8 +112,8 @@ def claim(connection: sqlite3.Connection, name: str, key: str, value: JsonValue)
         (name, key, rows.to_dump(value)),
     )
     (taken,) = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (name, key)).fetchone()
-    found: JsonValue = rows.from_dump(taken)
-    return found
+    stored: JsonValue = rows.from_dump(taken)
+    return stored
 
 
 def claim_done(connection: sqlite3.Connection, name: str, key: str) -> bool:
@@ -126,16 +126,16 @@ def finish_claim(connection: sqlite3.Connection, name: str, key: str) -> None:
 
 
 def register(connection: sqlite3.Connection, registrations: Sequence[Registration]) -> None:
-    for one in registrations:
+    for registration in registrations:
         connection.execute(
             "INSERT INTO consumers (name, registered_at, state, max_wait_ms) VALUES (?,?,?,?) "
             "ON CONFLICT (name) DO UPDATE SET max_wait_ms=excluded.max_wait_ms "
             "WHERE max_wait_ms <> excluded.max_wait_ms",
             (
-                one.name,
-                to_text(one.registered_at),
-                one.state.value,
-                one.max_wait // timedelta(milliseconds=1),
+                registration.name,
+                to_text(registration.registered_at),
+                registration.state.value,
+                registration.max_wait // timedelta(milliseconds=1),
             ),
         )
 

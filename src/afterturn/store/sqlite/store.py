@@ -160,12 +160,12 @@ class SqliteStore:
         self, conversation_id: str, *, after: datetime | None = None, limit: int
     ) -> tuple[SettledTurn, ...]:
         def unit(connection: sqlite3.Connection) -> tuple[SettledTurn, ...]:
-            found = connection.execute(
+            cursor = connection.execute(
                 f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
                 "WHERE t.conversation_id = ? AND occurred_at > ? ORDER BY occurred_at LIMIT ?",
                 (conversation_id, rows.text_or_none(after) or "", limit),
             )
-            return tuple(rows.turn(row) for row in found)
+            return tuple(rows.turn(row) for row in cursor)
 
         return await self._database.read(unit)
 
@@ -173,21 +173,21 @@ class SqliteStore:
         where, values = rows.recency_conditions(part, before)
 
         def unit(connection: sqlite3.Connection) -> Slice:
-            found = connection.execute(
+            fetched = connection.execute(
                 f"SELECT {rows.CONVERSATION} FROM conversations WHERE {where} ORDER BY recency DESC, id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
-            return Slice(rows=rows.conversations(connection, found), exhausted=len(found) < limit)
+            return Slice(rows=rows.conversations(connection, fetched), exhausted=len(fetched) < limit)
 
         return await self._database.read(unit)
 
     async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
         def unit(connection: sqlite3.Connection) -> tuple[Conversation, ...]:
-            found = connection.execute(
+            fetched = connection.execute(
                 f"SELECT {rows.CONVERSATION} FROM conversations WHERE id > ? ORDER BY id LIMIT ?",
                 (after or "", limit),
             ).fetchall()
-            return rows.conversations(connection, found)
+            return rows.conversations(connection, fetched)
 
         return await self._database.read(unit)
 
@@ -196,12 +196,12 @@ class SqliteStore:
         values = () if after is None else (after.consumer, after.conversation_id)
 
         def unit(connection: sqlite3.Connection) -> tuple[Failure, ...]:
-            found = connection.execute(
+            cursor = connection.execute(
                 "SELECT conversation_id, consumer, failed_through, error FROM stamps WHERE failed_through IS NOT NULL "
                 f"{beyond}ORDER BY consumer, conversation_id LIMIT ?",
                 (*values, limit),
             )
-            return tuple(Failure(row[0], row[1], from_text(row[2]), row[3]) for row in found)
+            return tuple(Failure(row[0], row[1], from_text(row[2]), row[3]) for row in cursor)
 
         return await self._database.read(unit)
 
@@ -223,11 +223,11 @@ class SqliteStore:
             values += [after.rank, to_text(after.opened_at), after.order_id]
 
         def unit(connection: sqlite3.Connection) -> tuple[WorkOrder, ...]:
-            found = connection.execute(
+            cursor = connection.execute(
                 f"SELECT {rows.WORK_ORDER} FROM work_orders WHERE {where} ORDER BY urgency_rank, opened_at, id LIMIT ?",
                 (*values, limit),
             )
-            return tuple(rows.work_order(row) for row in found)
+            return tuple(rows.work_order(row) for row in cursor)
 
         return await self._database.read(unit)
 

@@ -44,10 +44,10 @@ def find(connection: sqlite3.Connection, conversation_id: str) -> Conversation |
 
 
 def meta(connection: sqlite3.Connection, conversation_id: str) -> ConversationMeta | None:
-    found = find(connection, conversation_id)
-    if found is None:
+    conversation = find(connection, conversation_id)
+    if conversation is None:
         return None
-    return ConversationMeta(**{name: getattr(found, name) for name in ConversationMeta.model_fields})
+    return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
 
 
 def save_messages(
@@ -83,20 +83,20 @@ def settle(
     outbox: Outbox | None,
     jobs: Iterable[tuple[Job, str]] = (),
 ) -> Settled:
-    given = turn.conversation
-    claim = rows.to_dump((given.id, turn.key)) if turn.key else None
-    if claim and (known_turn := _settled_under(connection, given.id, claim)):
+    meta = turn.conversation
+    claim = rows.to_dump((meta.id, turn.key)) if turn.key else None
+    if claim and (known_turn := _settled_under(connection, meta.id, claim)):
         return Settled(known_turn, new=False, published=outbox is not None)
-    head = _head(connection, given.id)
+    head = _head(connection, meta.id)
     before = head or _NEW
-    added, newest_seq = _insert(connection, given.id, turn.messages, before.last_seq)
+    added, newest_seq = _insert(connection, meta.id, turn.messages, before.last_seq)
     last_seq = before.last_seq + len(added)
     if turn.messages and before.settled_at is not None and newest_seq <= before.settled_seq:
         (occurred,) = connection.execute(
             "SELECT occurred_at FROM turns WHERE conversation_id = ? AND last_seq >= ? ORDER BY occurred_at LIMIT 1",
-            (given.id, newest_seq),
+            (meta.id, newest_seq),
         ).fetchone()
-        return Settled(_turn_at(connection, given.id, occurred), new=False, published=outbox is not None)
+        return Settled(_turn_at(connection, meta.id, occurred), new=False, published=outbox is not None)
 
     occurred_at = invariants.next_occurred_at(turn, before.settled_at, now)
     newest = invariants.newest_message_at(before.newest_message_at, added, now)
@@ -113,32 +113,32 @@ def settle(
         preview,
     )
     if head is None:
-        created_at = given.created_at or min((m.at for m in turn.messages), default=now)
+        created_at = meta.created_at or min((m.at for m in turn.messages), default=now)
         connection.execute(
             "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
             "settled_count, preview, id, channel, property_id, type, participants, contact_name, status, synthetic, "
             "gauntlet, created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *columns,
-                given.id,
-                *rows.meta_values(given),
+                meta.id,
+                *rows.meta_values(meta),
                 to_text(created_at),
                 to_text(last_message_at or created_at),
             ),
         )
-        channel, property_id = given.channel, given.property_id
+        channel, property_id = meta.channel, meta.property_id
     else:
         connection.execute(
             "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
             "message_count = ?, settled_count = ?, preview = ifnull(?, preview), recency = ifnull(?, created_at) "
             "WHERE id = ?",
-            (*columns, rows.text_or_none(last_message_at), given.id),
+            (*columns, rows.text_or_none(last_message_at), meta.id),
         )
-        channel, property_id = Channel(head.channel), _merge(connection, head, given)
+        channel, property_id = Channel(head.channel), _merge(connection, head, meta)
         if head.closed_seq is not None:
-            _reopen(connection, given.id, head.closed_seq)
+            _reopen(connection, meta.id, head.closed_seq)
     event = make_event(
-        conversation_id=given.id,
+        conversation_id=meta.id,
         property_id=property_id,
         origin=turn.origin,
         channel=channel,
@@ -149,7 +149,7 @@ def settle(
     connection.execute(
         "INSERT INTO turns (conversation_id, occurred_at, recorded_at, last_seq, origin, channel, emitter, flush_mode) "
         "VALUES (?,?,?,?,?,?,?,?)",
-        (given.id, occurred, recorded, last_seq, turn.origin.value, channel.value, emitter, turn.flush_mode.value),
+        (meta.id, occurred, recorded, last_seq, turn.origin.value, channel.value, emitter, turn.flush_mode.value),
     )
     if claim:
         connection.execute(
@@ -208,18 +208,18 @@ def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
     return None if row is None else _Head(row)
 
 
-def _merge(connection: sqlite3.Connection, head: _Head, given: ConversationMeta) -> str | None:
+def _merge(connection: sqlite3.Connection, head: _Head, meta: ConversationMeta) -> str | None:
     """Write what a turn adds to a known conversation; returns the property that it belongs to."""
-    property_id = invariants.merge_property(head.property_id, given.property_id, pinned=head.property_pinned)
+    property_id = invariants.merge_property(head.property_id, meta.property_id, pinned=head.property_pinned)
     participants, contact_name = head.participants, head.contact_name
-    if given.participants:
-        merged = invariants.merge_participants(tuple(rows.from_dump(participants)), given.participants)
+    if meta.participants:
+        merged = invariants.merge_participants(tuple(rows.from_dump(participants)), meta.participants)
         participants = rows.to_dump(merged)
-        contact_name = invariants.merge_contact_name(merged, contact_name, given.participants, given.contact_name)
+        contact_name = invariants.merge_contact_name(merged, contact_name, meta.participants, meta.contact_name)
     if (property_id, participants, contact_name) != (head.property_id, head.participants, head.contact_name):
         connection.execute(
             "UPDATE conversations SET property_id = ?, participants = ?, contact_name = ? WHERE id = ?",
-            (property_id, participants, contact_name, given.id),
+            (property_id, participants, contact_name, meta.id),
         )
     return property_id
 
