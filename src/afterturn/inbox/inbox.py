@@ -1,4 +1,4 @@
-"""Reads pages of the inbox: rows of the index in order, until the page is full, the range ends or the budget is spent."""
+"""Reads pages of the inbox: rows of the index in order until the page is full, the range or the budget ends."""
 
 from __future__ import annotations
 
