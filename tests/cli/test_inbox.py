@@ -228,7 +228,8 @@ def test_show_says_what_became_of_sending_and_puts_files_beside_their_time(db: P
     body = turn("c-1", message(1, text="", attachments=[photo]), message(2, text="On our way"), message(4))
     assert call("settle", stdin=body).code == 0
     for number, noted in ((2, {"state": "undeliverable", "reason": "opted-out"}), (4, {"state": "sent"})):
-        row = f"('dispatched', 'c-1 m-{number}', '{json.dumps(noted)}', 0)"
+        value = json.dumps({**noted, "at": "2026-03-01T12:00:09Z"})
+        row = f"('send-status', 'c-1 m-{number}', '{value}', 0)"
         execute(db, f"INSERT INTO state (kind, key, value, version) VALUES {row}")
     lines = [" ".join(one.split()) for one in call("show", "c-1").out.splitlines()]
     start = lines.index("Messages (3)") + 1

@@ -14,11 +14,11 @@ from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
-from tests.contract.store.keeping import NoteContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
 from tests.contract.store.stamps import StampContract, WindowContract
+from tests.contract.store.state import Expiring, First, OptOutContract, StateContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
 from tests.emulator import access, emulator, session  # noqa: F401
@@ -96,21 +96,24 @@ class TestDynamoStamp(StampContract):
     pass
 
 
-class TestDynamoNotes(NoteContract):
-    async def test_a_note_tells_dynamodb_when_it_may_go(self, access: Access, session: Any) -> None:  # noqa: F811
-        """By the attribute that the table's TTL is set to; one that is kept has none."""
+class TestDynamoState(StateContract):
+    async def test_a_record_tells_dynamodb_when_it_expires(self, access: Access, session: Any) -> None:  # noqa: F811
+        """By the attribute that the table's TTL is set to; a record without a time to live has none."""
         definition = table_definition(TABLE)
         async with open_client("dynamodb", access, session) as client:
             await client.create_table(**definition)
             store = DynamoStore.on(client, TABLE, clock=lambda: T0)
-            await store.note("idempotency", "k", 1, kept=timedelta(days=1))
-            await store.note("mail", "k", 1)
+            await store.put_all([Expiring(key="k"), First(key="k")])
             found = (await client.scan(TableName=TABLE))["Items"]
         until = {item["PK"]["S"]: item.get(TTL_ATTRIBUTE, {}).get("N") for item in found}
         assert until == {
-            "NOTE#idempotency": str(int((T0 + timedelta(days=1)).timestamp()) + 1),
-            "NOTE#mail": None,
+            "STATE#expiring": str(int((T0 + timedelta(days=1)).timestamp()) + 1),
+            "STATE#first": None,
         }
+
+
+class TestDynamoOptOuts(OptOutContract):
+    pass
 
 
 class TestDynamoJobsAdded(AddingContract):
@@ -177,7 +180,7 @@ class TestDynamoStampInTrouble(StampContract):
     trouble = Trouble(seed=2, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
-class TestDynamoNotesInTrouble(NoteContract):
+class TestDynamoStateInTrouble(StateContract):
     """As above."""
 
     trouble = Trouble(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.contract.samples import T0
 from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
-from tests.contract.store.keeping import NoteContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
 from tests.contract.store.stamps import StampContract, WindowContract
+from tests.contract.store.state import Expiring, First, OptOutContract, StateContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
 
@@ -63,7 +65,23 @@ class TestSqliteStamp(StampContract):
     pass
 
 
-class TestSqliteNotes(NoteContract):
+class TestSqliteState(StateContract):
+    async def test_an_expired_record_is_deleted(self, tmp_path: Path) -> None:
+        """When the next record that can expire is written; otherwise a file would keep all of them."""
+        now = T0
+        with Database.open(tmp_path / "a.db") as database:
+            store = SqliteStore(database, clock=lambda: now)
+            await store.put_all([Expiring(key="old"), First(key="kept")])
+            now = T0 + timedelta(hours=23)
+            await store.put(Expiring(key="young"))
+            assert set(await store.get_all(Expiring, ["old", "young"])) == {"old", "young"}
+            now = T0 + timedelta(hours=25)
+            await store.put(Expiring(key="next"))
+            assert set(await store.get_all(Expiring, ["old", "young"])) == {"young"}
+            assert await store.get(First, "kept") is not None
+
+
+class TestSqliteOptOuts(OptOutContract):
     pass
 
 

@@ -26,12 +26,12 @@ from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import own_addresses
 from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.directory import Directory
 from afterturn.channels.email.compose import compose, one_part
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.responder import ReplyRequest, Responder
+from afterturn.channels.routing import Directory
 from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
 from afterturn.channels.ses import webhook as ses_webhook
 from afterturn.channels.telegram.send import TelegramSender

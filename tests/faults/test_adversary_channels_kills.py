@@ -16,8 +16,8 @@ import pytest
 from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
 
-from afterturn.channels.outbox import DISPATCHED
 from afterturn.channels.sending import OutboundMessage, SendReceipt
+from afterturn.channels.state import SendStatus
 
 CALLS: dict[str, Call] = {"sms": sms(1), "telegram": said(1, 1, "Hello"), "email": mail_call(mime("Hello"))}
 ROOT = Path(__file__).parents[2]
@@ -70,8 +70,8 @@ def sent(desk: Desk) -> dict[str, int]:
 
 
 async def states(desk: Desk) -> list[tuple[str, str | None]]:
-    found = desk.rows("SELECT value FROM state WHERE kind = ?", DISPATCHED)
-    return [(one["state"], one["reason"]) for one in (json.loads(value) for (value,) in found)]
+    found = desk.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
+    return [(one["state"], one.get("reason")) for one in (json.loads(value) for (value,) in found)]
 
 
 async def test_what_was_answered_by_who_died_is_sent_once_on_each_channel(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def check_people(drawn: tuple[Sequence[str], Sequence[int]], folder: Path)
     async with opened(folder) as desk:
         await deliver(desk, *drawn, working=False)
         assert await inbound(desk) == EXPECTED
-        noted = desk.rows("SELECT value FROM state WHERE kind = 'delivery'")
+        noted = desk.rows("SELECT value FROM state WHERE kind = 'delivery-status'")
         assert [json.loads(value)["state"] for (value,) in noted] == ["delivered"]
         assert Counter(event["eventId"] for event in desk.events()).most_common(1)[0][1] == 1
 

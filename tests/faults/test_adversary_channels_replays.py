@@ -27,7 +27,7 @@ from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW, SAMPLES, here
 from tests.unit.channels.test_doors import TURNS
 
-from afterturn.channels.ingest import EARLY_EDIT
+from afterturn.channels.state import EarlyEdit
 
 
 @pytest.fixture(params=["people", "machine"])
@@ -39,7 +39,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 def kept(desk: Desk) -> dict[str, Any]:
     """Everything but edits that wait for a day in case that what they edit comes."""
     found = desk.everything()
-    return found | {"notes": [row for row in found["notes"] if row[0] != EARLY_EDIT]}
+    return found | {"state": [row for row in found["state"] if row[0] != EarlyEdit.kind]}
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from tests.faults.channels_calls import DESK, ELM, LOGIN, graph_call, mail_call,
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW
 
-from afterturn.channels.directory import Directory
 from afterturn.channels.email.addresses import MAX_CHARS, mailboxes, spelt
+from afterturn.channels.routing import Directory
+from afterturn.channels.state import MessageDetails, message_key
 
 FIRST = "mail:m0@tenants.example"
 
@@ -33,9 +34,9 @@ def follow(number: int = 1, body: str = "And now it leaks.", **headers: Any) -> 
 
 
 async def hushed(desk: Desk, conversation: str, message: str) -> str | None:
-    found: Any = await desk.backbone.store.noted("about", [f"{conversation} {message}"])
-    hush: str | None = found[f"{conversation} {message}"].get("hush")
-    return hush
+    details = await desk.backbone.store.get(MessageDetails, message_key(conversation, message))
+    assert details is not None
+    return details.suppress
 
 
 SAME = [

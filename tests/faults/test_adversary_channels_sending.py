@@ -14,7 +14,7 @@ from tests.faults.channels_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mi
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.sending.rig import Fault, Told
 
-from afterturn.channels.outbox import DISPATCHED
+from afterturn.channels.state import SendStatus
 
 SMS = f"sms:{THEIRS}"
 
@@ -26,9 +26,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def dispatched(desk: Desk) -> list[tuple[str, str | None]]:
-    found = desk.rows("SELECT value FROM state WHERE kind = ?", DISPATCHED)
+    found = desk.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
     told = [json.loads(value) for (value,) in found]
-    return sorted((one["state"], one["reason"]) for one in told)
+    return sorted((one["state"], one.get("reason")) for one in told)
 
 
 @pytest.mark.parametrize("stop", ["STOP", "stop.", "Unsubscribe"])

@@ -6,14 +6,13 @@ import email
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.faults.channels_calls import mail_call, mime, sns_call
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW
 
-from afterturn.channels.ingest import ABOUT
+from afterturn.channels.state import MessageDetails
 
 
 @pytest.fixture
@@ -63,8 +62,9 @@ async def test_f14_a_charset_that_is_none_loses_no_mail_and_not_the_next_one(
     odd = mime(body, Content_Type=kind, Subject="=?x-unknown?Q?abc?=")
     await desk.hear(mail_call(odd, 1, encoding=encoding), GOOD)
     assert await messages(desk) == ["héllo", "I am well."]
-    about: Any = await desk.backbone.store.noted(ABOUT, ["mail:m1@tenants.example m1@tenants.example"])
-    assert about["mail:m1@tenants.example m1@tenants.example"]["subject"] == "abc"
+    details = await desk.backbone.store.get(MessageDetails, "mail:m1@tenants.example m1@tenants.example")
+    assert details is not None
+    assert details.facts["subject"] == "abc"
 
 
 async def test_f14_raw_bytes_in_a_header_lose_neither_the_mail_nor_its_sender(desk: Desk) -> None:
@@ -101,8 +101,9 @@ async def test_f14_a_mail_in_s3_is_kept_by_its_bytes(desk: Desk) -> None:
     }
     await desk.hear(sns_call(value), GOOD)
     assert await messages(desk) == ["héllo", "I am well."]
-    about: Any = await desk.backbone.store.noted(ABOUT, ["mail:m1@tenants.example m1@tenants.example"])
-    assert about["mail:m1@tenants.example m1@tenants.example"]["raw"] == "s3://mails/in/1"
+    details = await desk.backbone.store.get(MessageDetails, "mail:m1@tenants.example m1@tenants.example")
+    assert details is not None
+    assert details.facts["raw"] == "s3://mails/in/1"
 
 
 F16: dict[str, tuple[dict[str, str], bool]] = {
@@ -172,6 +173,5 @@ async def test_f20_a_mail_is_as_new_as_its_receipt_and_its_own_date_is_kept_asid
         assert found is not None
         assert found.last_message_at == NOW + timedelta(minutes=number)
         key = f"{found.id} {number}@tenants.example"
-        about: Any = (await desk.backbone.store.noted(ABOUT, [key]))[key]
-        said = about.get("saidAt")
-        assert (None if said is None else datetime.fromisoformat(said)) == SAID.get(name)
+        details = await desk.backbone.store.get(MessageDetails, key)
+        assert (None if details is None else details.sent_at) == SAID.get(name)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.faults.channels_calls import (
@@ -27,7 +26,7 @@ from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
 
-from afterturn.channels.ingest import DELIVERY
+from afterturn.channels.state import DeliveryStatus
 
 
 @pytest.fixture
@@ -170,8 +169,8 @@ async def test_f43_an_operator_finds_a_phone_by_every_spelling(desk: Desk, spell
 async def test_f49_a_status_never_goes_back_is_no_turn_and_takes_nobody_s_id(desk: Desk) -> None:
     for number, state in ((1, "delivered"), (1, "sent"), (1, "delivered"), (2, "failed"), (2, "sent")):
         await desk.hear(status(number, state))
-    noted: Any = await desk.backbone.store.noted(DELIVERY, [f"SM{1:032x}", f"SM{2:032x}"])
-    assert [one["state"] for one in noted.values()] == ["delivered", "failed"]
+    statuses = await desk.backbone.store.get_all(DeliveryStatus, [f"SM{1:032x}", f"SM{2:032x}"])
+    assert [status.state for status in statuses.values()] == ["delivered", "failed"]
     assert (await desk.count(), await desk.count("messages"), desk.events()) == (0, 0, [])
     await desk.hear(sms(1, "I am no status"))
     assert await desk.texts(f"sms:{THEIRS}") == ["I am no status"]

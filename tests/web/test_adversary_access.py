@@ -11,9 +11,9 @@ from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.channels.directory import Directory
-from afterturn.channels.ingest import PERSON, Ingest
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.outbox import Outbox
+from afterturn.channels.routing import Directory, RoutingRule
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.twilio.webhook import RANKS
 from afterturn.channels.types import DeliveryUpdate, Party, SuppressReason
@@ -49,7 +49,7 @@ async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_
     await rig.settle("mail:old", "Hello", property_id="oak")
     old = mail("m-0", party=party, at=rig.clock())
     await intake.take(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
-    await rig.backbone.store.note(PERSON, TENANT, "elm", replace=True)
+    await rig.backbone.store.put(RoutingRule(key=TENANT, property_id="elm"))
     async with rig.client(caller) as client:
         answer = await client.patch(
             f"{API}/conversations/mail:old", json={"propertyId": "oak"}, headers={"if-match": "*"}

@@ -133,7 +133,7 @@ def test_a_kill_after_the_answer_to_the_provider_loses_nothing_and_sends_once(
     assert len(texts) == len(set(texts))
     [(inbound,)] = query(tmp_path / "test.db", "SELECT count(*) FROM messages WHERE direction = 'inbound'")
     assert inbound == 4
-    told = query(tmp_path / "test.db", "SELECT value FROM state WHERE kind = 'dispatched'")
+    told = query(tmp_path / "test.db", "SELECT value FROM state WHERE kind = 'send-status'")
     states = [json.loads(value)["state"] for (value,) in told]
     assert states.count("sent") + states.count("uncertain") == len(states)
     assert run("--app", "served_app:app", "drain", "--now").code == 0
@@ -144,7 +144,7 @@ def execute_leases(db: Path) -> None:
     from tests.cli.command import execute
 
     execute(db, "UPDATE jobs SET visible_at = due_at WHERE done = 0")
-    execute(db, "DELETE FROM state WHERE kind = 'asking'")
+    execute(db, "DELETE FROM state WHERE kind = 'lock'")
 
 
 def test_a_wrong_secret_stores_nothing_and_guessing_is_slowed_down(telegram: Telegram, tmp_path: Path) -> None:

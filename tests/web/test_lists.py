@@ -220,7 +220,8 @@ async def test_a_place_that_the_store_has_forgotten_is_a_clear_400(rig: Rig, mon
         assert (await client.get(f"{API}/work-orders", params={"cursor": cursor})).json()["complete"]
         again = (await client.get(f"{API}/work-orders")).json()["nextCursor"]
         assert again != cursor
-        await rig.backbone.store.note("list-place", _name_in(again), None, replace=True)
+        assert await rig.backbone.store.get(orders.ListPosition, _name_in(again)) is not None
+        monkeypatch.setattr(orders.ListPosition, "kind", "expired")
         assert (await client.get(f"{API}/work-orders", params={"cursor": again})).status_code == 400
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.unit.channels.test_intake import THEIRS, call, mail, sms
 from tests.web.rig import API, Rig
 
-from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.ingest import Ingest
+from afterturn.channels.state import DISPATCH
 from afterturn.channels.types import Party
 
 
@@ -24,7 +24,7 @@ async def test_a_reply_goes_out_by_the_channel_that_the_conversation_came_in_by(
             answer = await client.post(path, json={"text": "At nine."}, headers={"idempotency-key": "k-1"})
             assert answer.is_success
     [job] = await rig.backbone.store.waiting_jobs(DISPATCH, limit=9)
-    assert job.value == {"message": answer.json()["messageId"], "automatic": False}
+    assert job.value == {"message": answer.json()["messageId"]}
 
 
 async def test_where_nothing_can_be_sent_the_reply_is_stored_only(rig: Rig) -> None:

@@ -10,15 +10,15 @@ from typing import Protocol
 from afterturn.bootstrap.access import access_of
 from afterturn.channels.agent import TIMEOUTS, AgentWebhook
 from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.directory import Directory, load_directory
 from afterturn.channels.email.addresses import spelt
 from afterturn.channels.http_client import open_http
-from afterturn.channels.ingest import Ingest, Remembers, Writes
+from afterturn.channels.ingest import ConversationWriter, Ingest, IngestStore
 from afterturn.channels.outbox import Outbox, Sendable
 from afterturn.channels.provider import Provider, ProviderContext, SenderBinding, choose_sender
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.registry import PROVIDERS
 from afterturn.channels.responder import Responder
+from afterturn.channels.routing import Directory, load_directory
 from afterturn.channels.runner import BackgroundTask, ChannelRunner
 from afterturn.channels.webhooks import WEBHOOKS_PATH, Fetch, HandleSubscription, WebhookEndpoint, WebhookRouter
 from afterturn.clock import Clock
@@ -26,13 +26,13 @@ from afterturn.config import Settings
 from afterturn.errors import ConfigError
 
 
-class ChannelStore(Remembers, Sendable, Protocol):
+class ChannelStore(IngestStore, Sendable, Protocol):
     """What channels use of a store."""
 
 
 @asynccontextmanager
 async def open_channels(
-    writes: Writes,
+    writes: ConversationWriter,
     store: ChannelStore,
     settings: Settings,
     clock: Clock,

@@ -11,35 +11,40 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from pydantic import JsonValue
-
 from afterturn import telemetry
-from afterturn.channels.ingest import ABOUT, ALBUM, ANSWER, CALL, FINISH_CALL, OPTED_OUT, ROUTE, Writes
-from afterturn.channels.leases import Lease, Leases
+from afterturn.channels.ingest import ConversationWriter
+from afterturn.channels.leases import Lock, Locks
 from afterturn.channels.rate_limit import RateLimit, retry_at
-from afterturn.channels.reply_history import MAX_TIMES, ReplyHistory
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sanitize import clean_message_text
-from afterturn.channels.threads import moved_to
+from afterturn.channels.state import (
+    ANSWER,
+    DISPATCH,
+    FINISH_CALL,
+    MAX_REPLY_TIMES,
+    Album,
+    AnswerJob,
+    MessageDetails,
+    ReplyHistory,
+    Route,
+    SendJob,
+    SettledCall,
+    message_key,
+)
+from afterturn.channels.threads import merged_into
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
-from afterturn.store.port import Job, Keeper, LeasedJob
+from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 
-DISPATCH = "dispatch"
-"""Jobs: an outbound message has to be sent."""
-
-ANSWERED = "answered"
 ASKING = "asking"
-"""Notes: what was in sight when a conversation was answered last, and when it was before; whether somebody is being
-asked about it now.
-"""
+"""Name of the locks of conversations that a responder is asked about."""
 
 CAP = RateLimit(40, timedelta(hours=1))
 """More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
@@ -69,6 +74,10 @@ class Threads(Protocol):
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
+class ReplyStore(StateStore, JobQueue, Protocol):
+    """What automatic replies need of the store beside its threads."""
+
+
 class NobodyHere(AfterturnError):
     """This process has nobody who answers; another one on the same store may have."""
 
@@ -86,8 +95,8 @@ class AutoReply:
 
     def __init__(
         self,
-        writes: Writes,
-        keeper: Keeper,
+        writes: ConversationWriter,
+        keeper: ReplyStore,
         threads: Threads,
         clock: Clock,
         *,
@@ -101,8 +110,8 @@ class AutoReply:
         self._clock = clock
         self._responder = responder
         self._lease = lease
-        self._cap = RateLimit(min(cap.answers, MAX_TIMES), cap.span)
-        self._leases = Leases(keeper, clock, ASKING)
+        self._cap = RateLimit(min(cap.answers, MAX_REPLY_TIMES), cap.span)
+        self._locks_of_all = Locks(keeper, clock, ASKING)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._next: set[str] = set()
 
@@ -160,7 +169,7 @@ class AutoReply:
             await self._each(jobs, asking)
         finally:
             with contextlib.suppress(AfterturnError):  # it ends by itself
-                await self._leases.give_back(lease)
+                await self._locks_of_all.release(lease)
 
     async def _each(self, jobs: Sequence[LeasedJob], asking: Sequence[LeasedJob]) -> None:
         """``asking``: those of them where somebody is asked; the answer to the newest is one to all.
@@ -177,10 +186,10 @@ class AutoReply:
         for one in left:
             await self._finish(one)
 
-    async def _only_here(self, conversation_id: str) -> Lease | None:
+    async def _only_here(self, conversation_id: str) -> Lock | None:
         """The right to be the only process that asks about a conversation; None where another one has it."""
         try:
-            return await self._leases.take(conversation_id, self._lease)
+            return await self._locks_of_all.acquire(conversation_id, self._lease)
         except AfterturnError as error:
             telemetry.log("lease_failed", level=logging.WARNING, stage=ANSWER, error=type(error).__name__)
             return None
@@ -243,32 +252,30 @@ class AutoReply:
         conversation = await self._conversation(job)
         if conversation is None:
             return False
-        noted = await self._keeper.noted(ROUTE, [conversation.id])
-        route = noted.get(conversation.id)
-        album = isinstance(job.value, dict) and bool(job.value.get("album"))
-        if album:  # from here on a part that comes waits alone
-            await self._keeper.note(ALBUM, job.key, [])
+        route = await self._keeper.get(Route, conversation.id)
+        value = _value_of(job)
+        if value.album:  # from here on a part that comes waits alone
+            await self._keeper.put(Album(key=job.key))
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
-        seen: list[JsonValue] = [digest(one.id) for one in messages]
-        if conversation.id != job.conversation_id and digest(_message_of(job)) not in seen:
+        seen = tuple(digest(message.id) for message in messages)
+        if conversation.id != job.conversation_id and digest(value.message) not in seen:
             raise NotThereYet
-        if album:
-            await self._keeper.note(ALBUM, job.key, seen, replace=True)
+        if value.album:
+            await self._keeper.put(Album(key=job.key, version=1, parts=seen))
         name = f"reply:{digest(job.kind, job.key)}"
         text = None
-        if self._responder is not None and isinstance(route, dict) and not await self._is_quiet(job, route):
-            noted = await self._keeper.noted(ANSWERED, [conversation.id])
-            before = ReplyHistory.read(noted.get(conversation.id))
-            if before.covers(job) or any(one.id == name for one in messages):
+        if self._responder is not None and route is not None and not await self._is_quiet(job, conversation, route):
+            history = await self._keeper.get(ReplyHistory, conversation.id) or ReplyHistory(key=conversation.id)
+            if history.covers(job, value.message) or any(message.id == name for message in messages):
                 return True
-            if retry_at(before.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
-                asked = ReplyRequest(conversation, messages, str(route["account"]), str(route["recipient"]))
+            if retry_at(history.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
+                asked = ReplyRequest(conversation, messages, route.account, route.recipient)
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                     text = _fit(await self._responder(asked), conversation.id)
-                after = before.with_one_more(job, seen, self._clock()) if text else before.seen(job, seen)
-                await self._keeper.note(ANSWERED, conversation.id, after.dump(), replace=True)
+                after = history.with_reply(job, seen, self._clock()) if text else history.without_reply(job, seen)
+                await self._keeper.put(after)
             else:
-                await self._leave_to_people(job, conversation)
+                await self._leave_to_people(value, conversation)
         if not text:
             await self._writes.settle(_without_answer(conversation, job))
             return False
@@ -279,7 +286,7 @@ class AutoReply:
             text=text,
             at=_behind(messages, self._clock()),
         )
-        answers = _answered_by_it(route, messages) or _message_of(job)
+        answers = _answered_by_it(route, messages) or _value_of(job).message
         sending = dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
@@ -289,30 +296,27 @@ class AutoReply:
 
     async def _conversation(self, job: LeasedJob) -> Conversation | None:
         """Where it goes on by now: a group may have moved while the job waited."""
-        return await self._threads.conversation(await moved_to(self._keeper, job.conversation_id))
+        return await self._threads.conversation(await merged_into(self._keeper, job.conversation_id))
 
-    async def _leave_to_people(self, job: LeasedJob, conversation: Conversation) -> None:
-        """Two machines that answer each other are stopped here on every channel (F16); it is shown with the message."""
+    async def _leave_to_people(self, value: AnswerJob, conversation: Conversation) -> None:
+        """Two machines that answer each other are stopped here; the reason is shown with the message."""
         channel = conversation.channel.value
         telemetry.answers_capped.labels(channel).inc()
         telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
-        message = job.value.get("message") if isinstance(job.value, dict) else None
-        key = f"{conversation.id} {message}"
-        about = (await self._keeper.noted(ABOUT, [key])).get(key)
-        known = about if isinstance(about, dict) else {}
-        await self._keeper.note(ABOUT, key, {**known, "hush": SuppressReason.LOOP.value}, replace=True)
+        key = message_key(conversation.id, value.message)
+        details = await self._keeper.get(MessageDetails, key) or MessageDetails(key=key)
+        await self._keeper.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
 
-    async def _is_quiet(self, job: LeasedJob, route: dict[str, Any]) -> bool:
-        """Whether a machine has to keep quiet: nobody answers, or the customer has opted out."""
+    async def _is_quiet(self, job: LeasedJob, conversation: Conversation, route: Route) -> bool:
+        """Whether no automatic reply is wanted: nobody answers, or the customer has opted out."""
         if _is_nobody(job):
             return True
-        recipient = str(route["recipient"])
-        found = (await self._keeper.noted(OPTED_OUT, [recipient])).get(recipient)
-        return isinstance(found, dict) and bool(found.get("out"))
+        opt_out = await self._keeper.opt_out(conversation.channel, route.recipient)
+        return opt_out is not None and opt_out.opted_out
 
     async def _finish_call(self, job: LeasedJob) -> None:
         """Settle a call without a transcript, unless one came meanwhile."""
-        if job.key in await self._keeper.noted(CALL, [job.key]):
+        if await self._keeper.get(SettledCall, job.key) is not None:
             return
         conversation = await self._threads.conversation(job.conversation_id)
         if conversation is not None:
@@ -332,22 +336,20 @@ def dispatch_of(
     """The job to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
     ``answers``: the message that it answers, where that is known.
     """
-    value: dict[str, JsonValue] = {"message": message.id, "automatic": automatic}
-    if answers:
-        value["answers"] = answers
+    value = SendJob(message=message.id, automatic=automatic, answers=answers)
     return Job(
         kind=DISPATCH,
-        key=f"{digest(conversation_id, message.id)}",
+        key=digest(conversation_id, message.id),
         conversation_id=conversation_id,
-        value=value,
+        value=value.model_dump(mode="json", exclude_defaults=True),
         due_at=due_at or message.at,
     )
 
 
-def _answered_by_it(route: JsonValue, messages: Sequence[Message]) -> str | None:
-    """The newest message that wants an answer, if it was in sight when somebody was asked."""
-    newest = route.get("message") if isinstance(route, dict) else None
-    return next((one.id for one in reversed(messages) if one.id == newest), None)
+def _answered_by_it(route: Route | None, messages: Sequence[Message]) -> str | None:
+    """The newest message that wants an answer, if the reply is based on it."""
+    newest = None if route is None else route.message_id
+    return next((message.id for message in reversed(messages) if message.id == newest), None)
 
 
 def _behind(messages: Sequence[Message], now: datetime) -> datetime:
@@ -370,12 +372,12 @@ def _without_answer(conversation: Conversation, job: LeasedJob) -> Turn:
     return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(job.kind, job.key)))
 
 
-def _message_of(job: LeasedJob) -> str:
-    return str(job.value.get("message")) if isinstance(job.value, dict) else ""
+def _value_of(job: LeasedJob) -> AnswerJob:
+    return AnswerJob.model_validate(job.value)
 
 
 def _is_nobody(job: LeasedJob) -> bool:
-    return isinstance(job.value, dict) and bool(job.value.get("nobody"))
+    return _value_of(job).nobody
 
 
 def _fit(text: object, conversation_id: str) -> str:

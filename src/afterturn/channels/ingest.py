@@ -1,35 +1,45 @@
-"""Arrivals into the store: each once, in its conversation, and what follows from it written down with it.
+"""Ingest: what a provider delivered becomes messages in a conversation, once, with the jobs that follow from it.
 
-A message that a machine is to answer is saved together with the job to answer it; any other is settled at once.
-Whatever dies half-way is done again by the provider's next delivery, and changes nothing that was done.
+For a message: find the thread, resolve the property, remember what later deliveries and replies need, then save it with
+a job (if it is to be answered automatically, or is part of an album) or settle it at once. A process that dies half-way
+leaves work that the provider's next delivery repeats; whatever was done already does not change.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pydantic import JsonValue
-
 from afterturn import telemetry
-from afterturn.channels.directory import Directory
-from afterturn.channels.names import contact_name, name_notes
-from afterturn.channels.records import message_of, meta_of
-from afterturn.channels.routing import resolve_property
-from afterturn.channels.thread_migration import carry, decide
+from afterturn.channels.routing import Directory, RoutingRule, resolve_property
+from afterturn.channels.state import (
+    ANSWER,
+    FINISH_CALL,
+    Album,
+    AnswerJob,
+    ContactName,
+    DeliveryStatus,
+    EarlyEdit,
+    FirstReceived,
+    MergedThread,
+    MessageDetails,
+    Route,
+    SettledCall,
+    message_key,
+)
+from afterturn.channels.thread_migration import merge_thread, surviving_thread
 from afterturn.channels.threads import (
-    MOVED,
-    THREAD,
-    answered_there,
-    clues_of,
     find_thread,
-    is_stranger,
-    moved_to,
-    thread_notes,
+    is_known_mail,
+    is_outsider,
+    merged_into,
+    thread_keys,
+    thread_records,
+    with_allowed_reply_to,
 )
 from afterturn.channels.types import (
     CallEvent,
@@ -40,56 +50,38 @@ from afterturn.channels.types import (
     MessageEdited,
     SuppressReason,
     ThreadMigrated,
+    Utterance,
 )
-from afterturn.clock import EPOCH, Clock, from_text, to_text
+from afterturn.clock import Clock
 from afterturn.errors import InvalidRecord
 from afterturn.ids import digest, legal_id
 from afterturn.model import (
+    MAX_MESSAGE_BYTES,
+    MAX_PARTICIPANTS,
     MAX_TURN_MESSAGES,
     Channel,
     ConversationMeta,
     Direction,
     FlushMode,
     Message,
+    Role,
     Turn,
 )
-from afterturn.store.port import Job, Keeper, Note
-
-ANSWER = "answer"
-"""Jobs: a message waits for somebody's answer."""
-
-FINISH_CALL = "finish-call"
-"""Jobs: a call has ended, and its transcript may still come."""
-
-ALBUM = "album"
-CALL = "call"
-DELIVERY = "delivery"
-OPTED_OUT = "opted-out"
-SEEN = "seen"
-EARLY_EDIT = "early-edit"
-PERSON = "person"
-ROUTE = "route"
-ABOUT = "about"
-"""Notes: which parts of an album were looked at together; a call that was settled with its transcript; how far a
-message of ours has come; who wants no automatic answer; when a message came first; an edit that came before what it
-edits; where an operator has put a person; how a conversation is answered; what else is known of a message.
-"""
-
-SEEN_FOR = timedelta(days=90)
-"""What is delivered again within this time is as old as it was at first: some providers sign no time."""
-
-EARLY_BY = timedelta(days=1)
-"""How long an edit waits for its message."""
+from afterturn.store.jobs import Job
+from afterturn.store.state import OptOut, StateRecord, StateStore, time_version
 
 ALBUM_WAIT = timedelta(seconds=2)
-"""How long the parts of one message may be apart that come as several."""
+"""How far apart the parts of an album may arrive."""
 
 TRANSCRIPT_WAIT = timedelta(minutes=2)
-"""How long a call that has ended waits for its transcript before it is settled without."""
+"""How long an ended call waits for its transcript before it is settled without one."""
+
+MAX_NAME_CHARS = 200
+MAX_REFERENCES = 20
 
 
-class Writes(Protocol):
-    """What is asked of the writer."""
+class ConversationWriter(Protocol):
+    """What ingest and automatic replies need of the writer."""
 
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], *, jobs: Sequence[Job] = ()
@@ -99,8 +91,8 @@ class Writes(Protocol):
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool: ...
 
 
-class Remembers(Keeper, Protocol):
-    """What is asked of the rest of the store."""
+class IngestStore(StateStore, Protocol):
+    """What ingest needs of the rest of the store."""
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None: ...
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
@@ -108,254 +100,332 @@ class Remembers(Keeper, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of an arrival. ``outcome``: ``settled``, ``saved``, ``edited``, ``noted`` or ``nothing``."""
+    """What became of an event. ``outcome``: ``settled``, ``saved``, ``edited``, ``noted`` or ``nothing``."""
 
     outcome: str
     conversation_id: str | None = None
 
 
 class Ingest:
-    """Takes arrivals in. ``answering``: whether messages are answered by a machine, and so settled by who answers."""
+    """Stores channel events. ``answering``: messages are answered automatically, and so settled by the reply."""
 
     def __init__(
         self,
-        writes: Writes,
-        store: Remembers,
+        writer: ConversationWriter,
+        store: IngestStore,
         clock: Clock,
         *,
         directory: Directory | None = None,
         answering: bool = False,
     ) -> None:
-        self._writes = writes
+        self._writer = writer
         self._store = store
         self._clock = clock
         self._directory = directory or Directory()
         self._answering = answering
 
-    async def take(self, arrival: ChannelEvent) -> IngestResult:
-        """Raises StoreError: the provider has to send it again."""
-        match arrival:
+    async def take(self, event: ChannelEvent) -> IngestResult:
+        """Raises StoreError: the provider has to deliver the event again."""
+        match event:
             case InboundMessage():
-                return await self._message(arrival)
+                return await self._message(event)
             case MessageEdited():
-                return await self._edit(arrival)
+                return await self._edit(event)
             case CallEvent():
-                return await self._call(arrival)
+                return await self._call(event)
             case DeliveryUpdate():
-                return await self._delivery(arrival)
+                return await self._delivery(event)
             case ThreadMigrated():
-                return await self._move(arrival)
+                return await self._migrate(event)
             case Ignored():
-                telemetry.log("arrival_passed_over", level=logging.INFO, status=arrival.reason)
+                telemetry.log("arrival_passed_over", level=logging.INFO, status=event.reason)
                 return IngestResult("nothing")
             case _:
-                raise AssertionError(f"{type(arrival).__name__} is none of the store's")
+                raise AssertionError(f"{type(event).__name__} is not stored")
 
-    async def _message(self, one: InboundMessage) -> IngestResult:
-        names = [legal_id("", one.provider_id)] if one.channel is Channel.EMAIL else []
-        clues = clues_of(one.thread, one.party, names)
-        told = {} if one.channel is Channel.EMAIL else {SEEN: [_key(one)], OPTED_OUT: [one.party.sender]}
-        known = {SEEN: {}, OPTED_OUT: {}, **await self._store.notes({**clues, PERSON: [one.party.sender], **told})}
-        if (seen := known[SEEN].get(_key(one))) is not None:
-            one = replace(one, at=from_text(str(seen)))
-        conversation_id = find_thread(clues, known, one.at)
-        if known[MOVED]:  # it may have moved again since
-            conversation_id = await moved_to(self._store, conversation_id)
-        property_id = resolve_property(self._directory, one.party, known[PERSON].get(one.party.sender))
-        brings_nobody = False
-        if one.channel is Channel.EMAIL:
+    async def _message(self, event: InboundMessage) -> IngestResult:
+        # 1. Everything that is known of the thread and the sender, in one request.
+        is_mail = event.channel is Channel.EMAIL
+        known = await self._store.get_many(_keys_of(event))
+        if (first := known.get(FirstReceived, _key_of(event))) is not None:
+            event = replace(event, at=first.at)
+
+        # 2. The thread.
+        conversation_id = find_thread(event, known)
+        if known.all(MergedThread):  # it may have been merged again since
+            conversation_id = await merged_into(self._store, conversation_id)
+        property_id = resolve_property(self._directory, event.party, known.get(RoutingRule, event.party.sender))
+        is_outside = False
+        if is_mail:
             stored = await self._store.meta(conversation_id)
-            if stored is not None and is_stranger(one, stored.participants):
-                # It is for people to judge: no machine answers it, no answer goes to it, it brings nobody along.
-                one = replace(
-                    one,
-                    suppress=one.suppress or SuppressReason.SENDER_NOT_IN_THREAD,
-                    extra={**one.extra, "from": one.party.sender},
-                )
-                property_id, brings_nobody = None, True
-            one = answered_there(one, () if stored is None else stored.participants)
-        person = one.party.answers or one.party.sender
-        people: Sequence[str] = () if brings_nobody else (person, one.party.sender, *one.participants)
-        message = message_of(one)
-        again = seen is not None or any(name in known[THREAD] for name in names)
-        await self._remember(one, conversation_id, message, known[OPTED_OUT].get(one.party.sender), again=again)
-        name = contact_name(one) if person == one.party.sender and message.direction is Direction.INBOUND else None
-        meta = meta_of(conversation_id, one.channel, property_id, people, name)
-        asked = self._answering and message.direction is Direction.INBOUND and one.suppress is None
-        if asked or one.album is not None:
-            await self._waiting(one, meta, message, nobody=not asked)
+            participants = () if stored is None else stored.participants
+            if is_outside := is_outsider(event, participants):
+                # People decide on it: no automatic reply, no property, no new participants.
+                suppress = event.suppress or SuppressReason.SENDER_NOT_IN_THREAD
+                event = replace(event, suppress=suppress, extra={**event.extra, "from": event.party.sender})
+                property_id = None
+            event = with_allowed_reply_to(event, participants)
+
+        # 3. What later deliveries and replies need, before the message: a process that dies in between repeats it.
+        message = _message_of(event)
+        is_repeated = first is not None or (is_mail and is_known_mail(event, known))
+        await self._remember(event, conversation_id, message, is_repeated=is_repeated)
+
+        # 4. The message, with a job or as a settled turn.
+        meta = _meta_of(event, conversation_id, property_id, is_outside=is_outside)
+        is_to_answer = self._answering and message.direction is Direction.INBOUND and event.suppress is None
+        has_job = is_to_answer or event.album is not None
+        if has_job:
+            await self._save_with_job(event, meta, message, nobody=not is_to_answer)
         else:
-            await self._writes.settle(Turn(conversation=meta, messages=(message,)))
-        if one.channel is Channel.TELEGRAM:
-            conversation_id = await self._overtaken(one, conversation_id, message)
-        return IngestResult("saved" if asked or one.album is not None else "settled", conversation_id)
+            await self._writer.settle(Turn(conversation=meta, messages=(message,)))
 
-    async def _waiting(self, one: InboundMessage, meta: ConversationMeta, message: Message, *, nobody: bool) -> None:
-        """Save it, and that it waits: for an answer, or for the other parts of its album, which wait together.
+        # 5. What overtook it.
+        if event.channel is Channel.TELEGRAM:
+            conversation_id = await self._overtaken(event, conversation_id, message)
+        return IngestResult("saved" if has_job else "settled", conversation_id)
 
-        A part that comes when those were looked at already waits alone.
+    async def _save_with_job(
+        self, event: InboundMessage, meta: ConversationMeta, message: Message, *, nobody: bool
+    ) -> None:
+        """Save the message with its answer job; the parts of an album share one job.
+
+        A part that comes after the others were answered gets a job of its own.
         """
-        value: dict[str, JsonValue] = {"message": message.id, **({"nobody": True} if nobody else {})}
-        now, name = self._clock(), legal_id(f"{one.channel}:", one.provider_id)
-        alone = Job(kind=ANSWER, key=name, conversation_id=meta.id, value=value, due_at=now)
-        if one.album is None:
-            await self._writes.save_messages(meta, [message], jobs=[alone])
+        now = self._clock()
+        value = AnswerJob(message=message.id, nobody=nobody)
+        alone = Job(kind=ANSWER, key=_key_of(event), conversation_id=meta.id, value=_dump(value), due_at=now)
+        if event.album is None:
+            await self._writer.save_messages(meta, [message], jobs=[alone])
             return
-        album = legal_id(f"{one.channel}:", one.album)
-        value, due_at = {**value, "album": True}, now + ALBUM_WAIT
-        together = Job(kind=ANSWER, key=album, conversation_id=meta.id, value=value, due_at=due_at)
-        await self._writes.save_messages(meta, [message], jobs=[together])
-        seen = (await self._store.noted(ALBUM, [album])).get(album)
-        if isinstance(seen, list) and digest(message.id) not in seen:
-            await self._writes.save_messages(meta, [message], jobs=[alone])
+        album = legal_id(f"{event.channel}:", event.album)
+        value = AnswerJob(message=message.id, nobody=nobody, album=True)
+        shared = Job(kind=ANSWER, key=album, conversation_id=meta.id, value=_dump(value), due_at=now + ALBUM_WAIT)
+        await self._writer.save_messages(meta, [message], jobs=[shared])
+        answered = await self._store.get(Album, album)
+        if answered is not None and digest(message.id) not in answered.parts:
+            await self._writer.save_messages(meta, [message], jobs=[alone])
 
     async def _remember(
-        self, one: InboundMessage, conversation_id: str, message: Message, opted: JsonValue, *, again: bool
+        self, event: InboundMessage, conversation_id: str, message: Message, *, is_repeated: bool
     ) -> None:
-        """Before the message is saved: what dies in between is remembered again."""
-        await self._store.note_all(_notes(one, conversation_id, message, again=again))
-        if _opts(one):
-            await self._opt(one, opted)
+        await self._store.put_all(_records_of(event, conversation_id, message, is_repeated=is_repeated))
+        if _is_opt(event):
+            await self._save_opt_out(event)
 
-    async def _opt(self, one: InboundMessage, before: JsonValue) -> None:
-        """The last word counts, also where our clock has gone back. A delivery that comes again, or is sent again by
-        whoever has read it, is as old as the first one, for ever.
-        """
-        at = one.at
-        if isinstance(before, dict) and isinstance(last := before.get("at"), str):
-            at = max(at, from_text(last) + timedelta(microseconds=1))
-        await self._store.note(SEEN, _key(one), to_text(at))
-        at = from_text(str((await self._store.noted(SEEN, [_key(one)]))[_key(one)]))
-        out: JsonValue = {"out": one.extra["opt"] == "out", "at": to_text(at)}
-        await self._store.note(OPTED_OUT, one.party.sender, out, rank=_rank(at), replace=True)
+    async def _save_opt_out(self, event: InboundMessage) -> None:
+        """The last word counts, also if our clock went back. A repeated delivery is as old as the first one."""
+        at = event.at
+        last = await self._store.opt_out(event.channel, event.party.sender)
+        if last is not None:
+            at = max(at, last.at + timedelta(microseconds=1))
+        key = _key_of(event)
+        await self._store.put(FirstReceived(key=key, at=at, permanent=True))
+        if (first := await self._store.get(FirstReceived, key)) is not None:
+            at = first.at
+        opted_out = event.extra["opt"] == "out"
+        await self._store.put_opt_out(
+            OptOut(channel=event.channel, address=event.party.sender, opted_out=opted_out, at=at)
+        )
 
-    async def _edit(self, one: MessageEdited) -> IngestResult:
-        conversation_id = await moved_to(self._store, one.thread.conversation_id)
-        if not await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at):
-            # What it edits may be on its way: deliveries overtake each other.
-            value: JsonValue = {"text": one.text, "at": to_text(one.at)}
-            key = legal_id(f"{Channel.TELEGRAM}:", one.provider_id)
-            with contextlib.suppress(InvalidRecord):  # too long to be noted
-                await self._store.note(EARLY_EDIT, key, value, rank=_rank(one.at), replace=True, kept=EARLY_BY)
-            await self._writes.edit_message(conversation_id, one.provider_id, one.text, at=one.at)
+    async def _edit(self, event: MessageEdited) -> IngestResult:
+        conversation_id = await merged_into(self._store, event.thread.conversation_id)
+        if not await self._writer.edit_message(conversation_id, event.provider_id, event.text, at=event.at):
+            # The message may be on its way: deliveries overtake each other.
+            key = legal_id(f"{Channel.TELEGRAM}:", event.provider_id)
+            with contextlib.suppress(InvalidRecord):  # too long to be kept
+                await self._store.put(EarlyEdit(key=key, version=time_version(event.at), text=event.text, at=event.at))
+            await self._writer.edit_message(conversation_id, event.provider_id, event.text, at=event.at)
         return IngestResult("edited", conversation_id)
 
-    async def _overtaken(self, one: InboundMessage, conversation_id: str, message: Message) -> str:
-        """Where it is in the end, if its chat moved or its edit came meanwhile: looked for when the message is there,
-        so that one of both sees the other.
+    async def _overtaken(self, event: InboundMessage, conversation_id: str, message: Message) -> str:
+        """Apply a migration or an edit that came meanwhile, and return the conversation that the message is in now.
+
+        Checked after the message was stored, so that one of both sees the other.
         """
-        known = await self._store.notes({MOVED: [conversation_id], EARLY_EDIT: [_key(one)]})
-        if known[MOVED]:
-            gone, conversation_id = conversation_id, await moved_to(self._store, conversation_id)
-            await self._remember(one, conversation_id, message, None, again=False)
-            await carry(self._writes, self._store, gone, conversation_id)
-        if isinstance(early := known[EARLY_EDIT].get(_key(one)), dict):
-            at, text = from_text(str(early["at"])), str(early["text"])
-            await self._writes.edit_message(conversation_id, one.provider_id, text, at=at)
+        known = await self._store.get_many({MergedThread: [conversation_id], EarlyEdit: [_key_of(event)]})
+        if known.all(MergedThread):
+            source, conversation_id = conversation_id, await merged_into(self._store, conversation_id)
+            await self._remember(event, conversation_id, message, is_repeated=False)
+            await merge_thread(self._writer, self._store, source, conversation_id)
+        if (edit := known.get(EarlyEdit, _key_of(event))) is not None:
+            await self._writer.edit_message(conversation_id, event.provider_id, edit.text, at=edit.at)
         return conversation_id
 
-    async def _call(self, one: CallEvent) -> IngestResult:
-        """Utterances are saved as they come; the end settles: at once with the whole transcript, else after a while."""
-        known = await self._store.notes({MOVED: [one.thread.conversation_id], PERSON: [one.party.sender]})
-        conversation_id = one.thread.conversation_id
-        if known[MOVED]:
-            conversation_id = await moved_to(self._store, conversation_id)
-        property_id = resolve_property(self._directory, one.party, known[PERSON].get(one.party.sender))
-        meta = meta_of(conversation_id, Channel.VOICE, property_id, (one.party.sender,))
-        messages = [
-            Message(
-                id=legal_id("", said.provider_id),
-                direction=said.direction,
-                role=said.role,
-                text=said.text,
-                at=said.at,
-                provider_id=legal_id("", said.provider_id),
-            )
-            for said in one.utterances
-        ]
-        if not one.ended:
+    async def _call(self, event: CallEvent) -> IngestResult:
+        """Save utterances as they come. The end settles the call: at once with the whole transcript, else later."""
+        conversation_id, sender = event.thread.conversation_id, event.party.sender
+        known = await self._store.get_many({MergedThread: [conversation_id], RoutingRule: [sender]})
+        if known.all(MergedThread):
+            conversation_id = await merged_into(self._store, conversation_id)
+        meta = ConversationMeta(
+            id=conversation_id,
+            channel=Channel.VOICE,
+            property_id=resolve_property(self._directory, event.party, known.get(RoutingRule, sender)),
+            participants=_participants((sender,)),
+        )
+        messages = [_utterance_message(utterance) for utterance in event.utterances]
+        if not event.ended:
             if messages:
-                await self._writes.save_messages(meta, messages)
+                await self._writer.save_messages(meta, messages)
             return IngestResult("saved" if messages else "nothing", conversation_id)
-        if not messages or not one.whole:
-            job = Job(
-                kind=FINISH_CALL,
-                key=legal_id("", one.provider_id),
-                conversation_id=conversation_id,
-                value={},
-                due_at=self._clock() + TRANSCRIPT_WAIT,
-            )
-            await self._writes.save_messages(meta, messages, jobs=[job])
+        key = legal_id("", event.provider_id)
+        if not messages or not event.whole:
+            due_at = self._clock() + TRANSCRIPT_WAIT
+            job = Job(kind=FINISH_CALL, key=key, conversation_id=conversation_id, value={}, due_at=due_at)
+            await self._writer.save_messages(meta, messages, jobs=[job])
             return IngestResult("saved", conversation_id)
         earlier, last = messages[:-MAX_TURN_MESSAGES], messages[-MAX_TURN_MESSAGES:]
         if earlier:
-            await self._writes.save_messages(meta, earlier)
-        await self._writes.settle(Turn(conversation=meta, messages=tuple(last), flush_mode=FlushMode.IMMEDIATE))
-        await self._store.note(CALL, legal_id("", one.provider_id), {"settled": True})
+            await self._writer.save_messages(meta, earlier)
+        await self._writer.settle(Turn(conversation=meta, messages=tuple(last), flush_mode=FlushMode.IMMEDIATE))
+        await self._store.put(SettledCall(key=key))
         return IngestResult("settled", conversation_id)
 
-    async def _move(self, one: ThreadMigrated) -> IngestResult:
-        """What comes in under either id goes to one conversation. What came too early is taken along."""
-        gone, home = await decide(self._store, one)
-        await self._reroute(home, one)
-        stray = await self._store.meta(gone)
-        if stray is None or stray.synthetic or not await carry(self._writes, self._store, gone, home):
-            return IngestResult("noted", home)
-        return IngestResult("settled", home)
+    async def _migrate(self, event: ThreadMigrated) -> IngestResult:
+        """Messages under either id go to one conversation; those that came too early are moved there."""
+        source, target = await surviving_thread(self._store, event)
+        route = await self._store.get(Route, target)
+        if route is not None and route.recipient == event.source:  # nobody is reached at the old address
+            version = time_version(event.at)
+            await self._store.put(route.model_copy(update={"recipient": event.target, "version": version}))
+        stray = await self._store.meta(source)
+        if stray is None or stray.synthetic or not await merge_thread(self._writer, self._store, source, target):
+            return IngestResult("noted", target)
+        return IngestResult("settled", target)
 
-    async def _reroute(self, home: str, one: ThreadMigrated) -> None:
-        """Answers go where the conversation goes on; nothing is to be had at its old address."""
-        route = (await self._store.noted(ROUTE, [home])).get(home)
-        if isinstance(route, dict) and route.get("recipient") == one.source:
-            await self._store.note(ROUTE, home, {**route, "recipient": one.target}, rank=_rank(one.at), replace=True)
-
-    async def _delivery(self, one: DeliveryUpdate) -> IngestResult:
-        value: JsonValue = {"state": one.state, "at": to_text(one.at), "error": one.error}
-        await self._store.note(DELIVERY, one.provider_id, value, rank=one.rank + 1)
+    async def _delivery(self, event: DeliveryUpdate) -> IngestResult:
+        await self._store.put(
+            DeliveryStatus(
+                key=event.provider_id, version=event.rank + 1, state=event.state, at=event.at, error=event.error
+            )
+        )
         return IngestResult("noted")
 
 
-def _opts(one: InboundMessage) -> bool:
-    """Whether it says that somebody wants automatic answers, or none."""
-    return one.channel is not Channel.EMAIL and one.extra.get("opt") in ("in", "out")
+def _key_of(event: InboundMessage) -> str:
+    """Unique among the messages of all channels."""
+    return legal_id(f"{event.channel}:", event.provider_id)
 
 
-def _notes(one: InboundMessage, conversation_id: str, message: Message, *, again: bool) -> list[Note]:
-    """What has to be known of a message before it is there; none of it needs another."""
-    notes: list[Note] = []
-    if one.channel is Channel.EMAIL:
-        notes += thread_notes(conversation_id, one.thread, one.party, one.at, [message.provider_id or message.id])
-    elif not _opts(one):
-        notes.append(Note(SEEN, _key(one), to_text(one.at), kept=SEEN_FOR))
-    if message.direction is Direction.INBOUND and one.suppress in (None, SuppressReason.OPT_OUT):
-        references: list[JsonValue] = [one.provider_id, *one.thread.after]
-        person = one.party.answers or one.party.sender
-        route: JsonValue = {
-            "account": one.party.account,
-            "recipient": one.thread.conversation_id if one.channel is Channel.TELEGRAM else person,
-            "sender": person,
-            "topic": one.extra.get("topic"),
-            "message": message.id,
-            "subject": one.extra.get("subject") or one.thread.subject,
-            "references": references[:20],
-        }
-        rank = 0 if again else _rank(one.at)  # another mailbox may have the same mail a moment later
-        notes.append(Note(ROUTE, conversation_id, route, rank, replace=not again))
-    about: dict[str, JsonValue] = dict(one.extra)
-    if one.sent_at is not None:
-        about["saidAt"] = to_text(one.sent_at)
-    if one.suppress is not None:
-        about["hush"] = one.suppress.value
-    if about:
-        notes.append(Note(ABOUT, f"{conversation_id} {message.id}", about))
-    return [*notes, *name_notes(one, _rank(one.at))]
+def _keys_of(event: InboundMessage) -> Mapping[type[StateRecord], Sequence[str]]:
+    """What to read for a message."""
+    keys: dict[type[StateRecord], Sequence[str]] = {**thread_keys(event), RoutingRule: [event.party.sender]}
+    if event.channel is not Channel.EMAIL:
+        keys[FirstReceived] = [_key_of(event)]
+    return keys
 
 
-def _key(one: InboundMessage) -> str:
-    """A message's own, among those of all channels."""
-    return legal_id(f"{one.channel}:", one.provider_id)
+def _is_opt(event: InboundMessage) -> bool:
+    """Whether the sender opts out of automatic messages, or in again."""
+    return event.channel is not Channel.EMAIL and event.extra.get("opt") in ("in", "out")
 
 
-def _rank(at: datetime) -> int:
-    """So that what is older never replaces what is newer."""
-    return (at - EPOCH) // timedelta(microseconds=1)
+def _records_of(
+    event: InboundMessage, conversation_id: str, message: Message, *, is_repeated: bool
+) -> Sequence[StateRecord]:
+    """What to remember of a message."""
+    version = time_version(event.at)
+    records: list[StateRecord] = []
+    if event.channel is Channel.EMAIL:
+        records += thread_records(event, conversation_id)
+    elif not _is_opt(event):
+        records.append(FirstReceived(key=_key_of(event), at=event.at))
+    if message.direction is Direction.INBOUND and event.suppress in (None, SuppressReason.OPT_OUT):
+        correspondent = event.party.answers or event.party.sender
+        records.append(
+            Route(
+                key=conversation_id,
+                version=0 if is_repeated else version,  # another mailbox may deliver the same mail a moment later
+                account=event.party.account,
+                recipient=event.thread.conversation_id if event.channel is Channel.TELEGRAM else correspondent,
+                sender=correspondent,
+                message_id=message.id,
+                topic=event.extra.get("topic"),
+                subject=event.extra.get("subject") or event.thread.subject,
+                references=(event.provider_id, *event.thread.after)[:MAX_REFERENCES],
+            )
+        )
+    if event.extra or event.sent_at is not None or event.suppress is not None:
+        records.append(
+            MessageDetails(
+                key=message_key(conversation_id, message.id),
+                facts=event.extra,
+                sent_at=event.sent_at,
+                suppress=None if event.suppress is None else event.suppress.value,
+            )
+        )
+    name = _contact_name(event)
+    if name is not None and "direction" not in event.extra:
+        records.append(name)
+    return records
+
+
+def _contact_name(event: InboundMessage) -> ContactName | None:
+    facts = {field: event.extra[field] for field in ("name", "username") if event.extra.get(field)}
+    return ContactName(key=event.party.sender, version=time_version(event.at), **facts) if facts else None
+
+
+def _meta_of(
+    event: InboundMessage, conversation_id: str, property_id: str | None, *, is_outside: bool
+) -> ConversationMeta:
+    correspondent = event.party.answers or event.party.sender
+    name = None
+    if correspondent == event.party.sender and not _is_ours(event):
+        name = _contact_name(event)
+    people = () if is_outside else (correspondent, event.party.sender, *event.participants)
+    return ConversationMeta(
+        id=conversation_id,
+        channel=event.channel,
+        property_id=property_id,
+        participants=_participants(people),
+        contact_name=None if name is None else name.text[:MAX_NAME_CHARS] or None,
+    )
+
+
+def _participants(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Each address once, without those that name nobody."""
+    named = (address for address in addresses if address.strip() and address != "anonymous")
+    return tuple(dict.fromkeys(legal_id("", address) for address in named))[:MAX_PARTICIPANTS]
+
+
+def _is_ours(event: InboundMessage) -> bool:
+    return event.extra.get("direction") == "outbound"
+
+
+def _message_of(event: InboundMessage) -> Message:
+    provider_id = legal_id("", event.provider_id)
+    return Message(
+        id=provider_id,
+        direction=Direction.OUTBOUND if _is_ours(event) else Direction.INBOUND,
+        role=Role.AGENT if _is_ours(event) else Role.CUSTOMER,
+        text=event.text,
+        at=event.at,
+        provider_id=provider_id,
+        attachments=event.attachments,
+        whole=_full_text(event),
+    )
+
+
+def _full_text(event: InboundMessage) -> str | None:
+    """As much of the full text as a message holds beside the text itself."""
+    if event.full_text is None or event.full_text == event.text:
+        return None
+    left = MAX_MESSAGE_BYTES - len(event.text.encode())
+    return event.full_text.encode()[:left].decode(errors="ignore")
+
+
+def _utterance_message(utterance: Utterance) -> Message:
+    provider_id = legal_id("", utterance.provider_id)
+    return Message(
+        id=provider_id,
+        direction=utterance.direction,
+        role=utterance.role,
+        text=utterance.text,
+        at=utterance.at,
+        provider_id=provider_id,
+    )
+
+
+def _dump(value: AnswerJob) -> dict[str, object]:
+    return value.model_dump(mode="json", exclude_defaults=True)

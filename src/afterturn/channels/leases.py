@@ -1,55 +1,61 @@
-"""One at a time, whatever the process: a note says until when somebody has something.
+"""One process at a time: a record says until when somebody holds a lock.
 
-A note of a rank is written once. So of all who saw the same one before, one writes the next; the others learn that they
-came too late. Who dies holds it until its time is over.
+Each version of the record is written once. So of all processes that read the same version, one writes the next; the
+others learn that they came too late. A process that dies holds the lock until its time is over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from afterturn.clock import Clock, from_text, to_text
-from afterturn.store.port import Keeper
+from afterturn.clock import Clock
+from afterturn.model import Time
+from afterturn.store.state import StateRecord, StateStore, Ties
 
-_KEPT = timedelta(days=1)
-"""After its end a lease may be forgotten: nobody who had it is still at work."""
+
+class LockState(StateRecord):
+    """Until when a lock is held; None: it is free."""
+
+    kind = "lock"
+    ties = Ties.FIRST
+    ttl = timedelta(days=1)
+
+    until: Time | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """What was taken. ``rank``: of the note that says so."""
+class Lock:
+    """A lock that is held. ``version``: of its record."""
 
     key: str
-    rank: int
+    version: int
 
 
-class Leases:
-    """``name``: of the notes."""
+class Locks:
+    """``name``: what the locks are for, as the beginning of their keys."""
 
-    def __init__(self, keeper: Keeper, clock: Clock, name: str) -> None:
-        self._keeper = keeper
+    def __init__(self, store: StateStore, clock: Clock, name: str) -> None:
+        self._store = store
         self._clock = clock
         self._name = name
 
-    async def take(self, key: str, span: timedelta) -> Lease | None:
-        """For at most ``span``; None where somebody has it.
+    async def acquire(self, key: str, span: timedelta) -> Lock | None:
+        """Hold the lock for at most ``span``; None if somebody else holds it.
 
-        Nobody has it for long: one that ends beyond twice that time was taken while a clock was ahead.
+        A lock that ends later than twice that time was taken while a clock was ahead, and counts as free.
         """
-        found = (await self._keeper.noted(self._name, [key])).get(key)
-        known = found if isinstance(found, dict) else {}
+        key = f"{self._name} {key}"
+        state = await self._store.get(LockState, key)
         now = self._clock()
-        until = known.get("until")
-        if until is not None and now < from_text(str(until)) <= now + 2 * span:
+        if state is not None and state.until is not None and now < state.until <= now + 2 * span:
             return None
-        before = known.get("rank")
-        rank = before + 1 if isinstance(before, int) else 1
-        return Lease(key, rank) if await self._write(key, rank, to_text(now + span), span) else None
+        lock = Lock(key, 1 if state is None else state.version + 1)
+        return lock if await self._write(lock, now + span) else None
 
-    async def give_back(self, lease: Lease) -> None:
-        """Changes nothing where somebody took it after its end."""
-        await self._write(lease.key, lease.rank + 1, None, timedelta(0))
+    async def release(self, lock: Lock) -> None:
+        """Changes nothing if somebody else took the lock after its end."""
+        await self._write(Lock(lock.key, lock.version + 1), None)
 
-    async def _write(self, key: str, rank: int, until: str | None, span: timedelta) -> bool:
-        return await self._keeper.note(self._name, key, {"rank": rank, "until": until}, rank=rank, kept=span + _KEPT)
+    async def _write(self, lock: Lock, until: datetime | None) -> bool:
+        return await self._store.put(LockState(key=lock.key, version=lock.version, until=until))

@@ -7,34 +7,38 @@ by somebody who said neither may have gone out; it is not sent again by a machin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
-
-from pydantic import JsonValue
+from typing import Protocol
 
 from afterturn import telemetry
-from afterturn.channels.auto_reply import DISPATCH
-from afterturn.channels.ingest import OPTED_OUT, ROUTE
+from afterturn.channels.auto_reply import SENT_ON, dispatch_of
 from afterturn.channels.rate_limit import retry_at
 from afterturn.channels.sending import OutboundMessage, Reason, Sender, SendFailed, SendReceipt, TryLater, Undeliverable
-from afterturn.channels.threads import MOVED, THREAD
-from afterturn.clock import Clock, from_text, to_text
+from afterturn.channels.state import (
+    DISPATCH,
+    SENT_VERSION,
+    AutomaticMail,
+    MergedThread,
+    PartState,
+    PartStatus,
+    Route,
+    SendJob,
+    SendState,
+    SendStatus,
+    ThreadEntry,
+    message_key,
+)
+from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.model import Channel, Conversation, Message, SendProblem
-from afterturn.store.port import Keeper, LeasedJob
-
-SENDING = "sending"
-DISPATCHED = "dispatched"
-AUTOMATIC = "automatic"
-"""Notes: how far each part is; what became of a message, for people; when a correspondent got automatic mail."""
+from afterturn.model import Channel, Conversation, ConversationMeta, Message, SendProblem
+from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 
 LEASE = timedelta(minutes=15)
 """More than the longest message may take, part after part: whoever takes over calls what is begun uncertain."""
 GIVE_UP_AFTER = timedelta(days=3)
 """Later an answer helps nobody; it is left to people."""
 
-_SENT = 1_000_000
 _PAUSES = (15, 60, 300, 1800, 3600)
 _LOOKED_THROUGH = 100
 _TIMES_KEPT = 60
@@ -43,8 +47,10 @@ Choose = Callable[[OutboundMessage], Sender | None]
 """Who sends a message; nobody where the channel is not set up."""
 
 
-class Sendable(Keeper, Protocol):
+class Sendable(StateStore, JobQueue, Protocol):
     """What is asked of the store."""
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None: ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
@@ -96,22 +102,22 @@ class Outbox:
             await self._later(job, "channel-not-set-up", None)
             return
         except SendFailed as error:
-            state = "undeliverable" if isinstance(error, Undeliverable) else "uncertain"
+            state = SendState.UNDELIVERABLE if isinstance(error, Undeliverable) else SendState.UNCERTAIN
             reason = error.reason.value
         except Uncertainly:
-            state, reason = "uncertain", "answer-lost"
+            state, reason = SendState.UNCERTAIN, "answer-lost"
         except Exception as error:  # one that nobody foresaw keeps nothing else from being sent
             await self._later(job, type(error).__name__, None)
             return
-        level = logging.INFO if state == "sent" else logging.WARNING
-        telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state)
+        level = logging.INFO if state is SendState.SENT else logging.WARNING
+        telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state.value)
         await self._tell(job, state, reason, ids)
         await self._store.complete(job)
 
     async def _later(self, job: LeasedJob, reason: str, after: timedelta | None) -> None:
         now = self._clock()
         if now - job.due_at > GIVE_UP_AFTER:
-            await self._tell(job, "given-up", reason)
+            await self._tell(job, SendState.GIVEN_UP, reason)
             await self._store.complete(job)
             return
         pause = after or timedelta(seconds=_PAUSES[min(job.attempts, len(_PAUSES)) - 1])
@@ -122,70 +128,75 @@ class Outbox:
             error=reason,
             delay_s=int(pause.total_seconds()),
         )
-        await self._tell(job, "waiting", reason)
+        await self._tell(job, SendState.WAITING, reason)
         await self._store.retry_later(job, until=now + pause)
 
-    async def _tell(self, job: LeasedJob, state: str, reason: str | None, ids: Sequence[str] = ()) -> None:
-        """``ids``: what the provider calls its parts, by which it will tell how they fare."""
-        value: dict[str, JsonValue] = {"state": state, "reason": reason, "at": to_text(self._clock())}
-        if ids:
-            value["providerIds"] = list(ids)
-        await self._store.note(DISPATCHED, _name(job), value, replace=True)
+    async def _tell(self, job: LeasedJob, state: SendState, reason: str | None, ids: Sequence[str] = ()) -> None:
+        """``ids``: the provider's ids of the parts, which its delivery updates name."""
+        message_id = _value_of(job).message
+        key = message_key(job.conversation_id, message_id)
+        await self._store.put(
+            SendStatus(key=key, state=state, reason=reason, at=self._clock(), provider_ids=tuple(ids))
+        )
         problem = send_problem(state, reason)
-        message = job.value.get("message") if isinstance(job.value, dict) else None
-        if isinstance(message, str) and (problem is not None or job.attempts > 1):
-            await self._store.set_send_problem(job.conversation_id, message, problem)
+        if problem is not None or job.attempts > 1:
+            await self._store.set_send_problem(job.conversation_id, message_id, problem)
 
-    async def _send(self, job: LeasedJob) -> tuple[str, str | None, Sequence[str]]:
+    async def _send(self, job: LeasedJob) -> tuple[SendState, str | None, Sequence[str]]:
+        value = _value_of(job)
         conversation = await self._store.conversation(job.conversation_id)
         message = await self._message(job)
-        route = (await self._store.noted(ROUTE, [job.conversation_id])).get(job.conversation_id)
-        if conversation is None or message is None or not isinstance(route, dict):
-            return "undeliverable", "no-route", ()
-        outgoing = outgoing_of(conversation, message, route, automatic=_is_automatic(job), answers=_answers(job))
+        route = await self._store.get(Route, job.conversation_id)
+        if conversation is None or message is None or route is None:
+            return SendState.UNDELIVERABLE, "no-route", ()
+        outgoing = outgoing_of(conversation, message, route, automatic=value.automatic, answers=value.answers)
         sender = self._choose(outgoing)
         if sender is None:
             raise NotSetUp
         if await self._is_opted_out(outgoing):
-            return "undeliverable", Reason.OPTED_OUT.value, ()
+            return SendState.UNDELIVERABLE, Reason.OPTED_OUT.value, ()
         if (held := await self._held(outgoing)) is not None:
             raise Held(held)
         parts = sender.parts(outgoing)
         keys = [f"{job.key}/{number}" for number in range(len(parts))]
-        known = await self._store.noted(SENDING, keys)
+        known = await self._store.get_all(PartStatus, keys)
         ids: list[str] = []
         for part, key in zip(parts, keys, strict=True):
-            before = known.get(key)
-            if isinstance(before, dict) and _is_sent(before):
-                ids.append(str(before.get("providerId")))
+            status = known.get(key)
+            if status is not None and status.state is PartState.SENT:
+                ids.append(status.provider_id)
             else:
-                ids.append(await self._part(job, sender, part, key, before))
+                ids.append(await self._part(job, sender, part, key, status))
         await self._count(outgoing)
-        return "sent", None, ids
+        return SendState.SENT, None, ids
 
-    async def _part(self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, known: JsonValue) -> str:
-        if isinstance(known, dict) and known.get("state") == "begun":
+    async def _part(
+        self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, status: PartStatus | None
+    ) -> str:
+        if status is not None and status.state is PartState.BEGUN:
             raise Uncertainly(f"part {part.part} of message {part.message_id} may have been sent")
-        rank = 2 * job.attempts
-        await self._store.note(SENDING, key, {"state": "begun"}, rank=rank)
+        version = 2 * job.attempts
+        await self._store.put(PartStatus(key=key, version=version, state=PartState.BEGUN))
         try:
             sent = await sender.send(part)
         except (TryLater, Undeliverable):
-            await self._store.note(SENDING, key, {"state": "not sent"}, rank=rank + 1)
+            await self._store.put(PartStatus(key=key, version=version + 1, state=PartState.NOT_SENT))
             raise
         await self._remember(part, sent)
-        await self._store.note(SENDING, key, {"state": "sent", "providerId": sent.provider_id}, rank=_SENT)
+        await self._store.put(
+            PartStatus(key=key, version=SENT_VERSION, state=PartState.SENT, provider_id=sent.provider_id)
+        )
         return sent.provider_id
 
     async def _remember(self, part: OutboundMessage, sent: SendReceipt) -> None:
         if part.channel is Channel.EMAIL:
-            for name in dict.fromkeys((sent.provider_id, *sent.thread_ids)):
-                await self._store.note(THREAD, name, part.conversation_id)
+            names = dict.fromkeys((sent.provider_id, *sent.thread_ids))
+            await self._store.put_all([ThreadEntry(key=name, conversation_id=part.conversation_id) for name in names])
         if sent.moved is not None:
-            await self._store.note(MOVED, sent.moved.target, part.conversation_id)
+            await self._store.put(MergedThread(key=sent.moved.target, conversation_id=part.conversation_id))
 
     async def _message(self, job: LeasedJob) -> Message | None:
-        wanted = job.value.get("message") if isinstance(job.value, dict) else None
+        wanted = _value_of(job).message
         for limit in (_LOOKED_THROUGH, None):
             for one in reversed(await self._store.messages(job.conversation_id, limit=limit)):
                 if one.id == wanted:
@@ -197,8 +208,8 @@ class Outbox:
         if not message.automatic:
             return False
         [recipient] = message.recipients
-        found = (await self._store.noted(OPTED_OUT, [recipient])).get(recipient)
-        return isinstance(found, dict) and bool(found.get("out"))
+        opt_out = await self._store.opt_out(message.channel, recipient)
+        return opt_out is not None and opt_out.opted_out
 
     async def _held(self, message: OutboundMessage) -> datetime | None:
         """Two machines that answer each other are stopped here, whatever their headers say (F16)."""
@@ -208,63 +219,54 @@ class Outbox:
 
     async def _count(self, message: OutboundMessage) -> None:
         if message.automatic and message.channel is Channel.EMAIL:
-            times = [*await self._times(message), self._clock()][-_TIMES_KEPT:]
-            value: list[JsonValue] = [to_text(one) for one in times]
-            await self._store.note(AUTOMATIC, _correspondent(message), value, replace=True)
+            times = (*await self._times(message), self._clock())[-_TIMES_KEPT:]
+            await self._store.put(AutomaticMail(key=_correspondent(message), times=times))
 
-    async def _times(self, message: OutboundMessage) -> list[datetime]:
-        found = (await self._store.noted(AUTOMATIC, [_correspondent(message)])).get(_correspondent(message))
-        return [from_text(str(one)) for one in found] if isinstance(found, list) else []
+    async def _times(self, message: OutboundMessage) -> tuple[datetime, ...]:
+        known = await self._store.get(AutomaticMail, _correspondent(message))
+        return () if known is None else known.times
 
 
-def send_problem(state: str, reason: str | None) -> SendProblem | None:
+def send_problem(state: SendState, reason: str | None) -> SendProblem | None:
     """What a person has to act on; None if the message was sent, or will be."""
-    is_good = state == "sent" or (state == "waiting" and reason != "channel-not-set-up")
-    return None if is_good else SendProblem(state=state, reason=reason)
+    is_good = state is SendState.SENT or (state is SendState.WAITING and reason != "channel-not-set-up")
+    return None if is_good else SendProblem(state=state.value, reason=reason)
 
 
 def outgoing_of(
-    conversation: Conversation, message: Message, route: Mapping[str, Any], *, automatic: bool, answers: str | None
+    conversation: Conversation, message: Message, route: Route, *, automatic: bool, answers: str | None
 ) -> OutboundMessage:
     """The message as its channel sends it, by the way that the newest message came in.
 
     A mail has to name the newest one to stay in its thread; a chat shows what is named, so that it is ``answers``.
     """
-    references = [str(one) for one in route.get("references") or ()]
-    newest = references[0] if references else None
+    newest = route.references[0] if route.references else None
     return OutboundMessage(
         conversation_id=conversation.id,
         message_id=message.id,
         channel=conversation.channel,
-        account=str(route["account"]),
-        recipients=(str(route["recipient"]),),
+        account=route.account,
+        recipients=(route.recipient,),
         text=message.text,
         attachments=message.attachments,
-        subject=None if route.get("subject") is None else str(route["subject"]),
+        subject=route.subject,
         in_reply_to=answers if conversation.channel is Channel.TELEGRAM else newest,
-        references=tuple(reversed(references)),
+        references=tuple(reversed(route.references)),
         automatic=automatic,
-        topic=None if route.get("topic") is None else str(route["topic"]),
+        topic=route.topic,
     )
 
 
-def _name(job: LeasedJob) -> str:
-    message = job.value.get("message") if isinstance(job.value, dict) else None
-    return f"{job.conversation_id} {message}"
-
-
-def _answers(job: LeasedJob) -> str | None:
-    answers = job.value.get("answers") if isinstance(job.value, dict) else None
-    return answers if isinstance(answers, str) else None
-
-
-def _is_automatic(job: LeasedJob) -> bool:
-    return isinstance(job.value, dict) and bool(job.value.get("automatic"))
-
-
-def _is_sent(known: JsonValue) -> bool:
-    return isinstance(known, dict) and known.get("state") == "sent"
+def _value_of(job: LeasedJob) -> SendJob:
+    return SendJob.model_validate(job.value)
 
 
 def _correspondent(message: OutboundMessage) -> str:
     return " ".join((message.account, *message.recipients)).casefold()
+
+
+async def reply_jobs(store: StateStore, meta: ConversationMeta, message: Message) -> list[Job]:
+    """The job to send a person's reply; none if the conversation did not come in by a channel."""
+    if meta.channel not in SENT_ON or await store.get(Route, meta.id) is None:
+        return []
+    return [dispatch_of(meta.id, message, automatic=False)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from afterturn.channels.webhooks import Fetch, HandleSubscription, WebhookEndpoint
     from afterturn.clock import Clock
     from afterturn.model import Channel
-    from afterturn.store.port import Keeper
+    from afterturn.store.state import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ProviderContext:
     """
 
     clock: Clock
-    store: Keeper
+    store: StateStore
     receive: Callable[[ChannelEvent, datetime], Awaitable[None]]
     aws: Any
     own_addresses: frozenset[str] = frozenset()

@@ -1,57 +1,57 @@
-"""A chat that gets another id, while its messages come in under both: one conversation, whatever comes first."""
+"""A chat that gets another id, while messages come in under both: they become one conversation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from afterturn.channels.threads import MOVED, moved_to
+from afterturn.channels.state import MergedThread, ThreadMigration
+from afterturn.channels.threads import merged_into
 from afterturn.channels.types import ThreadMigrated
 from afterturn.ids import digest
 from afterturn.model import MAX_TURN_MESSAGES, ConversationMeta, Message, Status, Turn
-from afterturn.store.port import Keeper
-
-MOVE = "move"
-"""Notes: which of the two ids a conversation has here. Decided once, whoever comes first."""
+from afterturn.store.state import StateStore
 
 
-class Settles(Protocol):
+class MergeWriter(Protocol):
     async def settle(self, turn: Turn) -> object: ...
     async def save_conversation(self, meta: ConversationMeta) -> object: ...
 
 
-class Reads(Keeper, Protocol):
+class MergeStore(StateStore, Protocol):
     async def meta(self, conversation_id: str) -> ConversationMeta | None: ...
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
-async def decide(store: Reads, one: ThreadMigrated) -> tuple[str, str]:
-    """The id that is given up here, and the conversation's own: the older one, but where only the newer is known."""
-    home = await moved_to(store, one.source)
-    if home == one.target:
-        return one.source, home
-    if await store.meta(one.target) is not None and await store.meta(home) is None:
-        home = one.target
-    both = digest(one.source, one.target)
-    await store.note(MOVE, both, home)
-    home = str((await store.noted(MOVE, [both]))[both])
-    gone = one.source if home == one.target else one.target
-    await store.note(MOVED, gone, home)
-    return gone, home
+async def surviving_thread(store: MergeStore, event: ThreadMigrated) -> tuple[str, str]:
+    """The conversation to merge and the one that survives: the older id, unless only the newer one is known.
 
-
-async def carry(writes: Settles, store: Reads, gone: str, home: str) -> bool:
-    """What came in under an id that is given up, into the conversation; what is left of it is shown to nobody. Returns
-    whether there was anything.
+    Decided once, whichever of the two ids is delivered first.
     """
-    stray = await store.meta(gone)
+    target = await merged_into(store, event.source)
+    if target == event.target:
+        return event.source, target
+    if await store.meta(event.target) is not None and await store.meta(target) is None:
+        target = event.target
+    both = digest(event.source, event.target)
+    await store.put(ThreadMigration(key=both, conversation_id=target))
+    if (decided := await store.get(ThreadMigration, both)) is not None:
+        target = decided.conversation_id
+    source = event.source if target == event.target else event.target
+    await store.put(MergedThread(key=source, conversation_id=target))
+    return source, target
+
+
+async def merge_thread(writer: MergeWriter, store: MergeStore, source: str, target: str) -> bool:
+    """Copy the messages of ``source`` to ``target`` and hide ``source``. Return whether there were any."""
+    stray = await store.meta(source)
     if stray is None:
         return False
-    known = await store.meta(home) or stray.model_copy(update={"id": home})
-    messages = await store.messages(gone)
+    meta = await store.meta(target) or stray.model_copy(update={"id": target})
+    messages = await store.messages(source)
     for begin in range(0, len(messages), MAX_TURN_MESSAGES):
         part = tuple(messages[begin : begin + MAX_TURN_MESSAGES])
-        await writes.settle(Turn(conversation=known, messages=part))
+        await writer.settle(Turn(conversation=meta, messages=part))
     if not stray.synthetic:
-        await writes.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
+        await writer.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
     return True

@@ -1,106 +1,110 @@
-"""Which conversation an arrival belongs to, from what the store remembers of earlier ones."""
+"""Which conversation a message belongs to, from what is remembered of earlier ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from pydantic import JsonValue
-
-from afterturn.channels.types import InboundMessage, Party, Thread
-from afterturn.clock import EPOCH, parse_time, to_text
+from afterturn.channels.state import MergedThread, SubjectEntry, ThreadEntry
+from afterturn.channels.types import InboundMessage, Party
 from afterturn.ids import digest, legal_id
-from afterturn.store.port import Keeper, Note
-
-THREAD = "thread"
-"""Notes: the id of a mail, and the conversation that it is in."""
-
-SUBJECT = "subject"
-"""Notes: party and subject of mail that names no other, and its newest conversation."""
-
-MOVED = "moved"
-"""Notes: a conversation's id as the channel has it now, and the id that it has here."""
+from afterturn.model import Channel
+from afterturn.store.state import StateRecord, StateRecords, StateStore, time_version
 
 SUBJECT_COUNTS_FOR = timedelta(days=14)
-"""Mail of the same people and subject is one thread where it comes within this time of the mail before."""
+"""Mail of the same people and subject is one thread if it comes within this time of the mail before."""
 
-_STEPS = 5
-"""A thread that moved more often goes on under its newest id."""
-
-
-Clues = Mapping[str, Sequence[str]]
-"""The keys of notes that tell where something belongs, by the name of the notes; those that tell most come first."""
+_MAX_MERGES = 5
+"""A thread that was merged more often goes on under its newest id."""
 
 
-def clues_of(thread: Thread, party: Party, names: Sequence[str] = ()) -> Clues:
-    """What to look at for an arrival. ``names``: as for :func:`thread_notes`."""
-    mails = list(dict.fromkeys((*names, *thread.after)))
-    subjects = [] if thread.subject is None else [subject_key(party, thread.subject)]
-    return {THREAD: mails, SUBJECT: subjects, MOVED: [thread.conversation_id]}
+def thread_keys(event: InboundMessage) -> Mapping[type[StateRecord], Sequence[str]]:
+    """The records that :func:`find_thread` needs."""
+    keys: dict[type[StateRecord], Sequence[str]] = {
+        ThreadEntry: list(dict.fromkeys((*_own_names(event), *event.thread.after))),
+        MergedThread: [event.thread.conversation_id],
+    }
+    if event.thread.subject is not None:
+        keys[SubjectEntry] = [subject_key(event.party, event.thread.subject)]
+    return keys
 
 
-def find_thread(clues: Clues, known: Mapping[str, Mapping[str, JsonValue]], at: datetime) -> str:
-    """The id of the conversation: where it is already, else that of the nearest known mail before, else that of party
-    and subject, else its own, by the name that it bears by now as far as this look tells. A second delivery is where
-    the first one is, whatever came to be known in between. ``known``: what the notes say.
+def find_thread(event: InboundMessage, known: StateRecords) -> str:
+    """The id of the conversation: where the mail is already, else that of the nearest known mail before it, else that
+    of party and subject, else its own, merged as far as ``known`` says.
+
+    A repeated delivery goes where the first one went, whatever has become known in between.
     """
-    for mail in clues[THREAD]:
-        if mail in known[THREAD]:
-            return str(known[THREAD][mail])
-    for subject in clues[SUBJECT]:
-        found = known[SUBJECT].get(subject)
-        if isinstance(found, dict) and at - parse_time(str(found["at"])) <= SUBJECT_COUNTS_FOR:
-            return str(found["conversation"])
-    [own] = clues[MOVED]
-    return str(known[MOVED].get(own, own))
+    for mail in (*_own_names(event), *event.thread.after):
+        if (entry := known.get(ThreadEntry, mail)) is not None:
+            return entry.conversation_id
+    if event.thread.subject is not None:
+        newest = known.get(SubjectEntry, subject_key(event.party, event.thread.subject))
+        if newest is not None and event.at - newest.at <= SUBJECT_COUNTS_FOR:
+            return newest.conversation_id
+    merged = known.get(MergedThread, event.thread.conversation_id)
+    return event.thread.conversation_id if merged is None else merged.conversation_id
 
 
-def thread_notes(conversation_id: str, thread: Thread, party: Party, at: datetime, names: Sequence[str]) -> list[Note]:
-    """What to remember of a mail. ``names``: the ids under which answers will speak of it."""
-    notes = [Note(THREAD, name, conversation_id) for name in names]
-    if thread.subject is not None:
-        value: JsonValue = {"conversation": conversation_id, "at": to_text(at)}
-        # An older mail that comes again does not turn it back.
-        rank = (at - EPOCH) // timedelta(microseconds=1)
-        notes.append(Note(SUBJECT, subject_key(party, thread.subject), value, rank, replace=True))
-    return notes
+def is_known_mail(event: InboundMessage, known: StateRecords) -> bool:
+    """Whether the mail was stored before."""
+    return any(known.get(ThreadEntry, name) is not None for name in _own_names(event))
 
 
-def is_stranger(arrived: InboundMessage, participants: Sequence[str]) -> bool:
+def thread_records(event: InboundMessage, conversation_id: str) -> Sequence[StateRecord]:
+    """What to remember of a mail, so that replies find its thread."""
+    records: list[StateRecord] = [ThreadEntry(key=name, conversation_id=conversation_id) for name in _own_names(event)]
+    if event.thread.subject is not None:
+        records.append(
+            SubjectEntry(
+                key=subject_key(event.party, event.thread.subject),
+                version=time_version(event.at),  # an older mail that comes again does not turn it back
+                conversation_id=conversation_id,
+                at=event.at,
+            )
+        )
+    return records
+
+
+def is_outsider(event: InboundMessage, participants: Sequence[str]) -> bool:
     """Whether a mail comes from outside of the conversation that it names. ``participants``: the known ones.
 
-    An id of a mail is no secret: it is in every copy, and whoever was forwarded one can name it. So are addresses: what
-    the sender's own domain disowns (DMARC) may be from anybody.
+    The id of a mail is no secret: it is in every copy, so everybody whom one was forwarded to can name it. Neither are
+    addresses: mail that the sender's own domain disowns (DMARC) may be from anybody.
     """
-    if not participants or arrived.extra.get("direction") == "outbound":
+    if not participants or event.extra.get("direction") == "outbound":
         return False
-    return legal_id("", arrived.party.sender) not in participants or arrived.extra.get("dmarc") == "FAIL"
+    return legal_id("", event.party.sender) not in participants or event.extra.get("dmarc") == "FAIL"
 
 
-def answered_there(arrived: InboundMessage, participants: Sequence[str]) -> InboundMessage:
-    """A mail whose answers go where it wants them (``Reply-To``), if they may; else to its sender.
+def with_allowed_reply_to(event: InboundMessage, participants: Sequence[str]) -> InboundMessage:
+    """The mail without its Reply-To, unless that begins a conversation or names a participant.
 
-    They may where it begins a conversation, and where the address is in the conversation already. Later a new one would
-    take the answers away from those who are in it: whoever forges one mail of theirs could read on, and nobody saw it.
-    ``participants``: the known ones, of no conversation none.
+    A new address in a known conversation would take the answers away from its participants: somebody who forges one
+    of their mails could read on unnoticed. ``participants``: the known ones; none of a new conversation.
     """
-    wanted = arrived.party.answers
-    if wanted is None or (arrived.suppress is None and (not participants or legal_id("", wanted) in participants)):
-        return arrived
-    return replace(arrived, party=replace(arrived.party, answers=None))
+    reply_to = event.party.answers
+    if reply_to is None or (event.suppress is None and (not participants or legal_id("", reply_to) in participants)):
+        return event
+    return replace(event, party=replace(event.party, answers=None))
 
 
-async def moved_to(keeper: Keeper, conversation_id: str) -> str:
-    """The conversation that holds what a channel calls ``conversation_id`` by now."""
-    for _ in range(_STEPS):
-        found = (await keeper.noted(MOVED, [conversation_id])).get(conversation_id)
-        if found is None:
+async def merged_into(store: StateStore, conversation_id: str) -> str:
+    """The conversation that holds the thread that a channel knows as ``conversation_id``."""
+    for _ in range(_MAX_MERGES):
+        merged = await store.get(MergedThread, conversation_id)
+        if merged is None:
             return conversation_id
-        conversation_id = str(found)
+        conversation_id = merged.conversation_id
     return conversation_id
 
 
 def subject_key(party: Party, subject: str) -> str:
-    """A form on a page writes for everybody, with one subject: it is for whom it wants the answer."""
+    """A form on a web page writes for everybody, with one subject: it belongs to the address in its Reply-To."""
     return digest(party.account.casefold(), (party.answers or party.sender).casefold(), subject.casefold())
+
+
+def _own_names(event: InboundMessage) -> Sequence[str]:
+    """The id under which replies name the mail."""
+    return [legal_id("", event.provider_id)] if event.channel is Channel.EMAIL else []

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from afterturn.backbone import Backbone
-from afterturn.channels.threads import moved_to
+from afterturn.channels.threads import merged_into
 from afterturn.clock import MILLISECOND, floor_millis
 from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.importers.records import BadRecord, ImportedConversation
@@ -92,7 +92,7 @@ class Loader:
         """A Telegram group that has moved goes where what comes in of it goes by now."""
         if one.meta.channel is not Channel.TELEGRAM:
             return one
-        home = await moved_to(self._backbone.store, one.meta.id)
+        home = await merged_into(self._backbone.store, one.meta.id)
         if home == one.meta.id:
             return one
         meta = one.meta.model_copy(update={"id": home})

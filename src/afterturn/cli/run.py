@@ -231,8 +231,7 @@ async def what_is_left(backbone: Backbone) -> str:
 
 async def _jobs(backbone: Backbone) -> str:
     """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
-    from afterturn.channels.auto_reply import DISPATCH  # noqa: PLC0415 - slow to load, and wanted at the end only
-    from afterturn.channels.ingest import ANSWER, FINISH_CALL  # noqa: PLC0415 - as above
+    from afterturn.channels.state import ANSWER, DISPATCH, FINISH_CALL  # noqa: PLC0415 - needed at the end only
 
     told = ""
     for kind, name in ((ANSWER, "answer"), (DISPATCH, "send"), (FINISH_CALL, "ended call")):

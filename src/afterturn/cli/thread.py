@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import JsonValue
 from rich.text import Text
 
-from afterturn.channels.delivery_status import Delivered, delivered
+from afterturn.channels.delivery_status import Delivered, Sending, delivered
 from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import InboxRow
@@ -49,9 +48,9 @@ def print_thread(
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     orders: Sequence[WorkOrder],
-    sending: Mapping[str, JsonValue],
+    sending: Mapping[str, Sending],
 ) -> None:
-    """Everything that is known of a conversation. ``sending``: what was noted of it, by message."""
+    """Everything that is known of a conversation. ``sending``: by message."""
     conversation = row.conversation
     flags = [name for name in ("synthetic", "gauntlet") if getattr(conversation, name)]
     facts(

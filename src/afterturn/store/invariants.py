@@ -22,9 +22,11 @@ from afterturn.model import (
     invalid,
     unchecked,
 )
-from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, Job
+from afterturn.store.jobs import MAX_JOBS, Job
 
 FUTURE_TOLERANCE_HOURS = 24
+MAX_VALUE_BYTES = 10_000
+"""Of the JSON of a state record or a job: ids and small facts, no content."""
 
 MAX_PREVIEW_BYTES = 300
 _PREVIEW_SOURCE_CHARS = 4 * MAX_PREVIEW_CHARS
@@ -213,3 +215,9 @@ def value_dump(value: JsonValue, field: str) -> str:
     if size > MAX_VALUE_BYTES:
         raise InvalidRecord(field, f"has {size} bytes as JSON; at most {MAX_VALUE_BYTES} are allowed: keep ids only")
     return dump
+
+
+def parse_value(dump: str) -> dict[str, JsonValue]:
+    """The fields of a state record."""
+    value: dict[str, JsonValue] = json.loads(dump)
+    return value

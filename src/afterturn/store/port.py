@@ -25,7 +25,10 @@ from afterturn.model import (
     Turn,
     WorkOrder,
 )
-from afterturn.store.kept import MAX_JOBS, MAX_VALUE_BYTES, ConversationPatch, Job, LeasedJob, Note, WaitingJob
+from afterturn.store.invariants import MAX_VALUE_BYTES
+from afterturn.store.jobs import MAX_JOBS, Job, JobQueue, LeasedJob, WaitingJob
+from afterturn.store.kept import ConversationPatch
+from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, StateStore, Ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,60 +214,8 @@ class Stamper(Protocol):
         ...
 
 
-class Keeper(Protocol):
-    """The half of the store that only ``channels/`` and ``web/`` use: what is remembered between deliveries,
-    and what is still to be done."""
-
-    async def note(
-        self,
-        name: str,
-        key: str,
-        value: JsonValue,
-        *,
-        rank: int = 0,
-        replace: bool = False,
-        kept: timedelta | None = None,
-    ) -> bool:
-        """Write a small value (at most MAX_VALUE_BYTES of JSON) under a key of a name; returns whether it was written.
-
-        A note of a higher rank stays, so what only goes forward (the delivery of a message) cannot go back. Among notes
-        of one rank the first stays, so writing one also takes something once; with ``replace`` the last stays.
-        ``kept``: after that time the store may forget it; None keeps it. Raises InvalidRecord.
-        """
-        ...
-
-    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
-        """The same for several in one go; returns of each whether it was written. Each is a unit of its own: where it
-        raises, some may have been written.
-        """
-        ...
-
-    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
-        """The values under those of the keys that are known, as they are now."""
-        ...
-
-    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
-        """The same for keys of several names, in one look; each name that was asked for is there."""
-        ...
-
-    async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
-        """Jobs of a kind that are due, at most ``limit``, in the order in which they became due.
-
-        Until ``now + lease`` they are handed out to nobody else; then to anybody, so a taker that dies loses them.
-        Raises InvalidInput for a lease of no time.
-        """
-        ...
-
-    async def complete(self, taken: LeasedJob) -> bool:
-        """It is done and does not come again; told twice, it stays so.
-
-        Returns false, and changes nothing, where somebody else took it after the lease, or it was put off.
-        """
-        ...
-
-    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
-        """Hand it back, not to be handed out before ``until``; false as above, and where it is done."""
-        ...
+class Editor(Protocol):
+    """The part of the store that keeps what people and senders change of a conversation."""
 
     async def patch_conversation(
         self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
@@ -291,10 +242,6 @@ class Keeper(Protocol):
 
         Returns the work order; None if the conversation has no such work order.
         """
-        ...
-
-    async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
-        """What is not done, handed out or not, first what can be taken first."""
         ...
 
 
@@ -349,7 +296,7 @@ class StoreReader(Protocol):
         ...
 
 
-class Store(Writer, Stamper, Keeper, StoreReader, Protocol):
+class Store(Writer, Stamper, StateStore, JobQueue, Editor, StoreReader, Protocol):
     """All of it, as an adapter provides it."""
 
 
@@ -358,12 +305,14 @@ __all__ = [
     "MAX_VALUE_BYTES",
     "ConsumerState",
     "ConversationPatch",
+    "Editor",
     "Failure",
     "FailureKey",
     "Job",
-    "Keeper",
+    "JobQueue",
     "LeasedJob",
-    "Note",
+    "OptOut",
+    "OptOutKey",
     "Range",
     "ReactionWindow",
     "RecencyKey",
@@ -371,9 +320,13 @@ __all__ = [
     "Settled",
     "Slice",
     "Stamper",
+    "StateRecord",
+    "StateRecords",
+    "StateStore",
     "Store",
     "StoreReader",
     "StoredStamp",
+    "Ties",
     "WaitingJob",
     "WorkOrderKey",
     "Writer",

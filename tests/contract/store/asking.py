@@ -18,12 +18,13 @@ from tests.contract.store.factory import StoreFactory
 from tests.unit.channels.test_intake import sms
 
 from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
-from afterturn.channels.ingest import ANSWER, Ingest
-from afterturn.channels.leases import Leases
+from afterturn.channels.ingest import Ingest
+from afterturn.channels.leases import Locks
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, Sender
+from afterturn.channels.state import ANSWER
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.event import TurnSettled
 from afterturn.model import Direction
@@ -156,7 +157,7 @@ class AskingContract:
         self, processes: tuple[Process, Process]
     ) -> None:
         one, other = processes
-        assert await Leases(one.store, one.clock, ASKING).take(CONVERSATION, LEASE) is not None
+        assert await Locks(one.store, one.clock, ASKING).acquire(CONVERSATION, LEASE) is not None
         await other.intake.take(sms(1, "one", at=NOW))
         await other.answering.once()
         one.clock.advance(LEASE - timedelta(seconds=1))
@@ -170,15 +171,15 @@ class AskingContract:
     ) -> None:
         one, other = processes
         span = timedelta(seconds=30)
-        held: list[Any] = [Leases(each.store, one.clock, "any") for each in (one, other) for _ in range(3)]
+        held: list[Any] = [Locks(each.store, one.clock, "any") for each in (one, other) for _ in range(3)]
         for _ in range(3):
-            got = await asyncio.gather(*(each.take("c", span) for each in held))
+            got = await asyncio.gather(*(each.acquire("c", span) for each in held))
             winner, *more = [(each, lease) for each, lease in zip(held, got, strict=True) if lease is not None]
             assert not more
-            assert await held[0].take("c", span) is None
+            assert await held[0].acquire("c", span) is None
             one.clock.advance(span + timedelta(seconds=1))
-            [later] = [lease for lease in [await held[0].take("c", span)] if lease is not None]
-            await winner[0].give_back(winner[1])
-            assert await held[-1].take("c", span) is None
-            await held[0].give_back(later)
-            await held[0].give_back(later)
+            [later] = [lease for lease in [await held[0].acquire("c", span)] if lease is not None]
+            await winner[0].release(winner[1])
+            assert await held[-1].acquire("c", span) is None
+            await held[0].release(later)
+            await held[0].release(later)

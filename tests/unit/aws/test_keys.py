@@ -52,13 +52,14 @@ def test_records_of_different_ids_never_share_a_key(one: tuple[str, str], other:
             keys.known_turn(first, second),
             keys.work_order(first, second),
             keys.claim(first, second),
-            keys.note(first, second),
+            keys.state(first, second),
+            keys.opt_out(first, second),
             keys.job(first, second),
             keys.waiting_job(first, now, second),
             keys.failure(first, second),
         ]
 
-    assert len(set(made(*one))) == 11
+    assert len(set(made(*one))) == 12
     if one != other:
         assert not set(made(*one)[1:]) & set(made(*other)[1:])
 
@@ -79,7 +80,7 @@ def test_every_key_of_any_legal_id_fits(one: str, other: str, at: datetime) -> N
         keys.failure("x" * 64, one),
         keys.registration("x" * 64),
         keys.claim(one * 9, other * 9),
-        keys.note(one * 9, other * 9),
+        keys.state(one * 9, other * 9),
         keys.job("x" * 64, one),
         keys.waiting_job("x" * 64, at, one),
         keys.job_kind("x" * 64),

@@ -14,11 +14,11 @@ from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
 from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.ingest import ANSWER
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, SendReceipt
+from afterturn.channels.state import ANSWER
 from afterturn.channels.types import Thread
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import StoreError

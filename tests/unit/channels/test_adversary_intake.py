@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from tests.unit.channels.test_intake import NOW, THEIRS, House, house, mail, sms
 
-from afterturn.channels.directory import Directory
-from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE
 from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.routing import Directory
+from afterturn.channels.state import MessageDetails, Route
 from afterturn.channels.types import InboundMessage, Party, SuppressReason
+from afterturn.model import Channel
 
 __all__ = ["house"]
 
@@ -23,8 +23,10 @@ async def said(one: ReplyRequest) -> str:
     return f"To {one.recipient}"
 
 
-async def route(house: House, conversation_id: str = "mail:one") -> Any:
-    return (await house.backbone.store.noted(ROUTE, [conversation_id]))[conversation_id]
+async def route(house: House, conversation_id: str = "mail:one") -> Route:
+    route = await house.backbone.store.get(Route, conversation_id)
+    assert route is not None
+    return route
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ async def test_a_stranger_who_names_a_thread_is_shown_in_it_and_gets_no_answer_o
         again = replace(forged, provider_id=forged.provider_id if number == 0 else "evil-2", suppress=forged.suppress)
         await house.intake.take(replace(again, suppress=forged.suppress if number == 0 else None))
         assert await house.answering.once() == 0
-        assert (await route(house))["recipient"] == "tenant@example.org"
+        assert (await route(house)).recipient == "tenant@example.org"
     found = await house.backbone.store.conversation("mail:one")
     assert found is not None
     assert found.participants == ("tenant@example.org",)
@@ -63,8 +65,9 @@ async def test_a_stranger_who_names_a_thread_is_shown_in_it_and_gets_no_answer_o
 async def test_it_is_known_whose_words_a_stranger_s_are(house: House) -> None:
     await house.intake.take(mail("one"))
     await house.intake.take(mail("evil", after=("one",), party=MALLORY))
-    about: Any = (await house.backbone.store.noted(ABOUT, ["mail:one evil"]))["mail:one evil"]
-    assert about == {"hush": "stranger", "from": "mallory@example.net"}
+    details = await house.backbone.store.get(MessageDetails, "mail:one evil")
+    assert details is not None
+    assert (details.suppress, details.facts) == ("stranger", {"from": "mallory@example.net"})
 
 
 async def test_a_stranger_brings_no_conversation_to_the_property_of_his_own(house: House) -> None:
@@ -95,8 +98,9 @@ async def test_what_was_signed_once_and_is_sent_again_revokes_nobody_s_last_word
     house.clock.advance(timedelta(days=30))
     for one in (start, stop, replace(start, at=house.clock())):
         await house.intake.take(one)
-    told: Any = (await house.backbone.store.noted(OPTED_OUT, [THEIRS]))[THEIRS]
-    assert told["out"] is True
+    opt_out = await house.backbone.store.opt_out(Channel.SMS, THEIRS)
+    assert opt_out is not None
+    assert opt_out.opted_out
 
 
 async def test_a_second_delivery_stays_where_the_first_one_is_whatever_came_to_be_known(house: House) -> None:
@@ -112,4 +116,4 @@ async def test_an_old_mail_that_comes_again_does_not_turn_the_way_of_answers_bac
     one, two = mail("one"), mail("two", after=("one",), at=NOW + timedelta(seconds=5))
     for each in (one, two, one):
         await house.intake.take(each)
-    assert (await route(house))["message"] == "two"
+    assert (await route(house)).message_id == "two"

@@ -7,9 +7,9 @@ from datetime import timedelta
 from tests.unit.channels.test_intake import House, house, sms
 
 from afterturn.channels.auto_reply import LEASE, AutoReply
-from afterturn.channels.ingest import ANSWER
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.state import ANSWER
 from afterturn.errors import StoreError
 from afterturn.store.port import LeasedJob
 

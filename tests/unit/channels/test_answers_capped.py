@@ -11,14 +11,14 @@ from prometheus_client import REGISTRY
 from tests.unit.channels.test_intake import NOW, House, house, mail, sms
 
 from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.ingest import ABOUT, ANSWER
 from afterturn.channels.rate_limit import RateLimit
-from afterturn.channels.reply_history import MAX_TIMES, ReplyHistory
 from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.state import ANSWER, MAX_REPLY_TIMES, MessageDetails, ReplyHistory
 from afterturn.channels.types import InboundMessage, Thread
 from afterturn.ids import digest
 from afterturn.model import Channel, Role
-from afterturn.store.port import Job
+from afterturn.store.port import MAX_VALUE_BYTES, Job
+from afterturn.store.state import dump_state
 
 __all__ = ["house"]
 
@@ -62,8 +62,9 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     assert counted(channel) - before == 2
     assert caplog.text.count("action=answers_capped") == 2
     key = f"{conversation} {messages[-1].id}"
-    about: Any = (await house.backbone.store.noted(ABOUT, [key]))[key]
-    assert about["hush"] == "loop"
+    details = await house.backbone.store.get(MessageDetails, key)
+    assert details is not None
+    assert details.suppress == "loop"
 
 
 async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(house: House) -> None:
@@ -97,19 +98,17 @@ async def test_one_conversation_s_answers_do_not_count_for_another(house: House)
     assert len(await house.dispatched()) == 8
 
 
-def test_what_is_remembered_of_answers_comes_back_as_it_was_and_stays_small() -> None:
+def test_a_reply_history_stays_small_and_counts_a_repeated_reply_once() -> None:
     job = Job(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
-    known = ReplyHistory()
-    for number in range(MAX_TIMES + 5):
-        once = known.with_one_more(job.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
-        known = once.with_one_more(job.model_copy(update={"key": f"k{number}"}), ["d"], NOW)
-    assert len(known.times) == MAX_TIMES
-    assert ReplyHistory.read(known.dump()) == known
-    odds: list[Any] = [None, 7, [], {}, {"by": "x"}, {"times": "soon", "messages": 3}, {"times": ["now", None, 1.5]}]
-    for odd in odds:
-        assert ReplyHistory.read(odd).times == ()
-    assert ReplyHistory("other", (digest("m"),)).covers(job)
-    assert not ReplyHistory("k", (digest("m"),)).covers(job), "its own answer may have to be stored still"
+    history = ReplyHistory(key="c")
+    for number in range(MAX_REPLY_TIMES + 5):
+        for _ in range(2):
+            history = history.with_reply(job.model_copy(update={"key": f"k{number}"}), ("d",) * 50, NOW)
+        assert len(history.times) == min(number + 1, MAX_REPLY_TIMES)
+    assert len(dump_state(history)) < MAX_VALUE_BYTES
+    assert ReplyHistory(key="c", job="other", messages=(digest("m"),)).covers(job, "m")
+    own = ReplyHistory(key="c", job="k", messages=(digest("m"),))
+    assert not own.covers(job, "m"), "its own reply may have to be stored still"
 
 
 def counted(channel: Channel) -> float:

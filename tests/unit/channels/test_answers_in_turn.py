@@ -12,10 +12,10 @@ from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
 from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
-from afterturn.channels.ingest import ANSWER
-from afterturn.channels.leases import Leases
+from afterturn.channels.leases import Locks
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import MOST
+from afterturn.channels.state import ANSWER
 from afterturn.model import Direction
 
 __all__ = ["house"]
@@ -70,13 +70,13 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
 
     house.responder, store = fail, house.backbone.store
     await house.intake.take(sms(1))
-    leases = Leases(store, house.clock, ASKING)
-    lease = await leases.take("sms:+15158226442", LEASE)
+    leases = Locks(store, house.clock, ASKING)
+    lease = await leases.acquire("sms:+15158226442", LEASE)
     assert lease is not None
     for _ in range(8):
         assert await house.answering.once() == 1
         house.clock.advance(timedelta(seconds=4))
-    await leases.give_back(lease)
+    await leases.release(lease)
     assert await AutoReply(house.backbone, store, store, house.clock, responder=fail).once() == 1
     [waiting] = await store.waiting_jobs(ANSWER, limit=5)
     assert waiting.visible_at - house.clock() <= timedelta(minutes=2)

@@ -13,8 +13,8 @@ from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_intake import House, opened
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
-from afterturn.channels.auto_reply import DISPATCH
 from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.state import DISPATCH
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.config import Settings
 from afterturn.errors import ConfigError

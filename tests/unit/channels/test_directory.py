@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afterturn.channels.directory import Directory, load_directory
+from afterturn.channels.routing import Directory, load_directory
 from afterturn.channels.types import Party
 from afterturn.errors import ConfigError
 

@@ -15,12 +15,12 @@ from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.channels.auto_reply import dispatch_of
-from afterturn.channels.ingest import OPTED_OUT, ROUTE
-from afterturn.channels.outbox import DISPATCHED, Outbox
+from afterturn.channels.outbox import Outbox
 from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
-from afterturn.channels.threads import MOVED, THREAD
+from afterturn.channels.state import MergedThread, Route, SendStatus, ThreadEntry
 from afterturn.channels.types import ThreadMigrated
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, SendProblem, Turn
+from afterturn.store.state import OptOut
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -72,15 +72,15 @@ class House:
     ) -> None:
         """A settled answer that waits to be sent."""
         meta = ConversationMeta(id="c-1", channel=channel)
-        route: Any = {"account": "ours", "recipient": "theirs", "message": "m", "references": ["m-2", "m-1"]}
-        await self.backbone.store.note(ROUTE, "c-1", route, replace=True)
+        route = Route(key="c-1", account="ours", recipient="theirs", sender="theirs", references=("m-2", "m-1"))
+        await self.backbone.store.put(route)
         message = Message(id=f"r-{number}", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=self.clock())
         job = dispatch_of("c-1", message, automatic=automatic)
         await self.backbone.settle(Turn(conversation=meta, messages=(message,)), jobs=[job])
 
     async def state(self, number: int = 1) -> Any:
-        found: Any = (await self.backbone.store.noted(DISPATCHED, [f"c-1 r-{number}"])).get(f"c-1 r-{number}")
-        return None if found is None else (found["state"], found["reason"])
+        status = await self.backbone.store.get(SendStatus, f"c-1 r-{number}")
+        return None if status is None else (status.state, status.reason)
 
     async def problem(self) -> SendProblem | None:
         """What the inbox shows."""
@@ -152,7 +152,7 @@ async def test_what_cannot_be_sent_or_may_have_been_is_never_tried_again(
 
 async def test_a_persons_reply_to_who_wrote_stop_is_refused_once_and_for_all(house: House) -> None:
     """Whether they meant the number that is written from, its provider knows."""
-    await house.backbone.store.note(OPTED_OUT, "theirs", {"out": True, "at": "2026-03-01T12:00:00Z"})
+    await house.backbone.store.put_opt_out(OptOut(channel=Channel.SMS, address="theirs", opted_out=True, at=NOW))
     house.provider.acts = [taken, failing(Undeliverable("provider", Reason.OPTED_OUT, "21610"))]
     for number in (1, 2):
         await house.answer(number, automatic=False)
@@ -209,7 +209,8 @@ async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> No
     await house.answer(channel=Channel.EMAIL)
     await house.dispatching.once()
     names = ["P-r-1-0", "<r-1@out>"]
-    assert await house.backbone.store.noted(THREAD, names) == dict.fromkeys(names, "c-1")
+    entries = await house.backbone.store.get_all(ThreadEntry, names)
+    assert [entries[name].conversation_id for name in names] == ["c-1", "c-1"]
 
 
 async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -> None:
@@ -219,7 +220,9 @@ async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -
     house.provider.acts = [act]
     await house.answer(channel=Channel.TELEGRAM)
     await house.dispatching.once()
-    assert await house.backbone.store.noted(MOVED, ["telegram:-100247"]) == {"telegram:-100247": "c-1"}
+    merged = await house.backbone.store.get(MergedThread, "telegram:-100247")
+    assert merged is not None
+    assert merged.conversation_id == "c-1"
 
 
 async def test_two_machines_that_answer_each_other_are_stopped(house: House) -> None:

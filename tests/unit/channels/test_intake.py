@@ -15,10 +15,11 @@ import pytest
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.channels.auto_reply import DISPATCH, AutoReply
-from afterturn.channels.directory import Directory
-from afterturn.channels.ingest import ABOUT, DELIVERY, OPTED_OUT, PERSON, Ingest
+from afterturn.channels.auto_reply import AutoReply
+from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest, Responder
+from afterturn.channels.routing import Directory, RoutingRule
+from afterturn.channels.state import DISPATCH, DeliveryStatus, MessageDetails
 from afterturn.channels.types import (
     CallEvent,
     DeliveryUpdate,
@@ -31,7 +32,7 @@ from afterturn.channels.types import (
     ThreadMigrated,
     Utterance,
 )
-from afterturn.model import Channel, Direction, Message, Role
+from afterturn.model import Channel, Direction, Role
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -118,7 +119,7 @@ async def test_a_text_is_settled_in_the_conversation_of_its_sender_and_a_second_
 
 
 async def test_where_an_operator_has_put_a_person_the_next_conversation_goes(house: House) -> None:
-    await house.backbone.store.note(PERSON, THEIRS, "elm", replace=True)
+    await house.backbone.store.put(RoutingRule(key=THEIRS, property_id="elm"))
     await house.intake.take(sms(1))
     found = await house.backbone.store.conversation(f"sms:{THEIRS}")
     assert found is not None
@@ -148,8 +149,9 @@ async def test_mail_that_names_no_other_goes_by_people_and_subject_for_a_time(ho
 async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
     """F20: the sender's own date is for show; recency is the time of receipt."""
     await house.intake.take(mail("one", sent_at=datetime(2234, 6, 16, tzinfo=UTC), extra={"subject": "Hi"}))
-    known = await house.backbone.store.noted(ABOUT, ["mail:one one"])
-    assert known["mail:one one"] == {"subject": "Hi", "saidAt": "2234-06-16T00:00:00.000000Z"}
+    details = await house.backbone.store.get(MessageDetails, "mail:one one")
+    assert details is not None
+    assert (details.facts, details.sent_at) == ({"subject": "Hi"}, datetime(2234, 6, 16, tzinfo=UTC))
     found = await house.backbone.store.conversation("mail:one")
     assert found is not None
     assert found.last_message_at == NOW
@@ -170,9 +172,9 @@ async def test_deliveries_never_go_back_and_are_no_turns(house: House) -> None:
     for state, rank in (("delivered", 40), ("sent", 20), ("delivered", 40)):
         taken = await house.intake.take(DeliveryUpdate("SM1", state, rank, NOW))
         assert taken.outcome == "noted"
-    noted = await house.backbone.store.noted(DELIVERY, ["SM1"])
-    assert isinstance(noted["SM1"], dict)
-    assert noted["SM1"]["state"] == "delivered"
+    status = await house.backbone.store.get(DeliveryStatus, "SM1")
+    assert status is not None
+    assert status.state == "delivered"
     assert await house.backbone.store.counts() == {**await house.backbone.store.counts(), "turns": 0}
     assert (await house.intake.take(sms(1))).outcome == "settled"
 
@@ -333,8 +335,9 @@ async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
     await house.answering.once()
     assert (await house.texts(), await house.turns()) == (["STOP", "Are you there?"], 2)
     await house.intake.take(sms(3, "START", extra={"opt": "in"}))
-    told: Any = (await house.backbone.store.noted(OPTED_OUT, [THEIRS]))[THEIRS]
-    assert told["out"] is False
+    opt_out = await house.backbone.store.opt_out(Channel.SMS, THEIRS)
+    assert opt_out is not None
+    assert not opt_out.opted_out
     await house.answering.once()
     assert await house.texts() == ["STOP", "Are you there?", "START", "Hi"]
 
@@ -388,8 +391,7 @@ def _words(text: str) -> Responder:
     return answer
 
 
-def test_the_message_of_a_mail_that_we_sent_is_ours() -> None:
-    from afterturn.channels.records import message_of
-
-    ours: Message = message_of(mail("one", extra={"direction": "outbound"}))
+async def test_the_message_of_a_mail_that_we_sent_is_ours(house: House) -> None:
+    await house.intake.take(mail("one", extra={"direction": "outbound"}))
+    [ours] = await house.backbone.store.messages("mail:one")
     assert (ours.direction, ours.role) == (Direction.OUTBOUND, Role.AGENT)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.unit.channels.test_intake import THEIRS, House, house, mail, sms
 
-from afterturn.channels.ingest import ABOUT, OPTED_OUT, ROUTE, Ingest
-from afterturn.channels.threads import THREAD
+from afterturn.channels.ingest import Ingest
+from afterturn.channels.state import MessageDetails, Route, ThreadEntry, message_key
 from afterturn.channels.types import SuppressReason
 from afterturn.errors import StoreError
-from afterturn.model import ConversationMeta, Message, Turn
-from afterturn.store.port import Note
+from afterturn.model import Channel, ConversationMeta, Message, Turn
+from afterturn.store.port import OptOut, StateRecord
 
 __all__ = ["house"]
 
@@ -38,55 +38,64 @@ class Witness:
         return getattr(self.house.backbone, name)
 
     async def _look(self, meta: ConversationMeta, messages: Sequence[Message]) -> None:
-        for one in messages:
-            keys = {ROUTE: meta.id, ABOUT: f"{meta.id} {one.id}", OPTED_OUT: THEIRS, THREAD: one.id}
-            noted = self.house.backbone.store.noted
-            self.seen[one.id] = sorted([name for name, key in keys.items() if await noted(name, [key])])
+        store = self.house.backbone.store
+        for message in messages:
+            keys: dict[type[StateRecord], list[str]] = {
+                Route: [meta.id],
+                MessageDetails: [message_key(meta.id, message.id)],
+                ThreadEntry: [message.id],
+            }
+            known = await store.get_many(keys)
+            self.seen[message.id] = sorted(kind.kind for kind in keys if known.all(kind))
+            if await store.opt_out(Channel.SMS, THEIRS) is not None:
+                self.seen[message.id].append("opt-out")
 
 
 @pytest.mark.parametrize("answering", [True, False])
-async def test_what_has_to_be_known_of_a_message_is_noted_before_it_is_kept(house: House, *, answering: bool) -> None:
-    """Whoever dies in between is called again, and whoever answers at once finds the way back."""
+async def test_what_later_deliveries_need_is_remembered_before_the_message(house: House, *, answering: bool) -> None:
+    """A process that dies in between gets the message again; an immediate reply finds its route."""
     witness = Witness(house)
     intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, answering=answering)
     await intake.take(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await intake.take(sms(2))
     await intake.take(mail("three", extra={"subject": "Hi"}))
     assert witness.seen == {
-        "SM1": [ABOUT, OPTED_OUT, ROUTE],
-        "SM2": [OPTED_OUT, ROUTE],
-        "three": [ABOUT, OPTED_OUT, ROUTE, THREAD],
+        "SM1": ["message-details", "route", "opt-out"],
+        "SM2": ["route", "opt-out"],
+        "three": ["message-details", "route", "thread", "opt-out"],
     }
 
 
 class Forgetful:
-    """A store that cannot note things of one name."""
+    """A store that cannot write records of one kind, or opt-outs."""
 
-    def __init__(self, house: House, name: str) -> None:
+    def __init__(self, house: House, kind: str) -> None:
         self._store = house.backbone.store
-        self._name = name
+        self._kind = kind
 
-    async def note(self, name: str, key: str, value: Any, **more: Any) -> bool:
-        if name == self._name:
+    async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
+        if any(record.kind == self._kind for record in records):
             raise StoreError("the disk is full")
-        return await self._store.note(name, key, value, **more)
+        return await self._store.put_all(records)
 
-    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
-        if any(one.name == self._name for one in notes):
+    async def put_opt_out(self, opt_out: OptOut) -> bool:
+        if self._kind == "opt-out":
             raise StoreError("the disk is full")
-        return await self._store.note_all(notes)
+        return await self._store.put_opt_out(opt_out)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
 
-@pytest.mark.parametrize("name", [ROUTE, ABOUT, OPTED_OUT])
-async def test_what_cannot_be_noted_keeps_its_message_out_until_it_comes_again(house: House, name: str) -> None:
+@pytest.mark.parametrize("kind", [Route.kind, MessageDetails.kind, "opt-out"])
+async def test_a_message_is_stored_only_after_what_belongs_to_it(house: House, kind: str) -> None:
     stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
-    forgetful = Forgetful(house, name)
     with pytest.raises(StoreError, match="the disk is full"):
-        await Ingest(house.backbone, forgetful, house.clock).take(stop)
+        await Ingest(house.backbone, Forgetful(house, kind), house.clock).take(stop)
     assert (await house.backbone.store.counts())["conversations"] == 0
     await house.intake.take(stop)
     assert await house.texts() == ["STOP"]
-    assert await house.backbone.store.noted(name, [THEIRS, f"sms:{THEIRS}", f"sms:{THEIRS} SM1"])
+    store = house.backbone.store
+    assert await store.get(Route, f"sms:{THEIRS}") is not None
+    assert await store.get(MessageDetails, f"sms:{THEIRS} SM1") is not None
+    assert await store.opt_out(Channel.SMS, THEIRS) is not None

@@ -9,7 +9,7 @@ from typing import Any
 from tests.unit.channels.channels import json_request
 from tests.unit.channels.test_intake import NOW, House, house, sms
 
-from afterturn.channels.names import names_of
+from afterturn.channels.state import ContactName
 from afterturn.channels.telegram.webhook import parse
 
 __all__ = ["house"]
@@ -23,7 +23,8 @@ async def say(house: House, number: int, sender: dict[str, Any], at: timedelta =
 
 
 async def shown(house: House, *people: str) -> dict[str, str]:
-    return dict(await names_of(house.backbone.store, people))
+    known = await house.backbone.store.get_all(ContactName, people)
+    return {person: name.text for person, name in known.items()}
 
 
 async def test_somebody_on_telegram_is_shown_by_name_and_stays_the_same_address(house: House) -> None:

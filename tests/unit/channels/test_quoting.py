@@ -8,8 +8,7 @@ from datetime import timedelta
 from tests.unit.channels.test_dispatching import Provider, taken
 from tests.unit.channels.test_intake import House, house, telegram
 
-from afterturn.channels.outbox import Outbox
-from afterturn.channels.people import reply_jobs
+from afterturn.channels.outbox import Outbox, reply_jobs
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.types import SuppressReason

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.channels.test_intake import NOW, House, house
 
 from afterturn.channels.email.message import Receipt, read_mail
-from afterturn.channels.ingest import ROUTE
 from afterturn.channels.outlook.webhook import parse_fetched
 from afterturn.channels.responder import ReplyRequest
+from afterturn.channels.state import Route
 from afterturn.channels.types import InboundMessage, SuppressReason
 
 __all__ = ["house"]
@@ -39,7 +39,7 @@ def mail(
 
 
 async def route(house: House, conversation: str) -> Any:
-    return (await house.backbone.store.noted(ROUTE, [conversation])).get(conversation)
+    return await house.backbone.store.get(Route, conversation)
 
 
 async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(house: House) -> None:
@@ -49,7 +49,7 @@ async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(house: House) -
     for who in ("ada", "bob"):
         conversation = f"mail:form-{who}@x"
         found: Any = await route(house, conversation)
-        assert (found["recipient"], found["sender"], found["account"]) == ((f"{who}@example.org",) * 2 + (OURS,))
+        assert (found.recipient, found.sender, found.account) == ((f"{who}@example.org",) * 2 + (OURS,))
         known = await house.backbone.store.conversation(conversation)
         assert known is not None
         assert known.participants == (f"{who}@example.org", "forms@site.example")
@@ -76,7 +76,7 @@ async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_a
     forged = mail("two@x", "ada@example.org", "mallory@example.net", headers={"References": "<one@x>"}, after=60)
     for _ in range(2):
         await house.intake.take(forged)
-    assert (await route(house, "mail:one@x"))["recipient"] == "ada@example.org"
+    assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
     known = await house.backbone.store.conversation("mail:one@x")
     assert known is not None
     assert known.participants == ("ada@example.org",)
@@ -86,13 +86,13 @@ async def test_one_who_is_in_the_conversation_may_be_named(house: House) -> None
     await house.intake.take(mail("one@x", "ada@example.org", headers={"Cc": "flatmate@example.org"}))
     later = mail("two@x", "ada@example.org", "flatmate@example.org", headers={"References": "<one@x>"}, after=60)
     await house.intake.take(later)
-    assert (await route(house, "mail:one@x"))["recipient"] == "flatmate@example.org"
+    assert (await route(house, "mail:one@x")).recipient == "flatmate@example.org"
 
 
 async def test_a_second_delivery_answers_where_the_first_one_did(house: House) -> None:
     for _ in range(2):
         await house.intake.take(mail("one@x", "forms@site.example", "ada@example.org"))
-    assert (await route(house, "mail:one@x"))["recipient"] == "ada@example.org"
+    assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
 
 
 async def test_a_stranger_s_wish_changes_nothing(house: House) -> None:
@@ -100,7 +100,7 @@ async def test_a_stranger_s_wish_changes_nothing(house: House) -> None:
     stranger = mail("two@x", "mallory@example.net", "ada@example.org", headers={"References": "<one@x>"}, after=60)
     await house.intake.take(stranger)
     found = await route(house, "mail:one@x")
-    assert (found["recipient"], found["message"]) == ("ada@example.org", "one@x")
+    assert (found.recipient, found.message_id) == ("ada@example.org", "one@x")
 
 
 @pytest.mark.parametrize(

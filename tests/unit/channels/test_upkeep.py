@@ -34,6 +34,7 @@ from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.outlook.mailbox import LIFETIME
+from afterturn.channels.state import Route
 from afterturn.clock import parse_time
 from afterturn.errors import ConfigError
 from afterturn.testing import ManualClock
@@ -219,9 +220,9 @@ async def test_the_mailbox_that_is_subscribed_to_is_the_account_that_answers(hou
     await house.keep()
     mail = house.exchange.deliver(1, house.clock(), toRecipients=[])
     await house.told(created(mail))
-    [noted] = (await house.backbone.store.noted("route", ["mail:m1@tenant.example"])).values()
-    assert isinstance(noted, dict)
-    assert (noted["account"], noted["recipient"]) == (MAILBOX, "ada@tenant.example")
+    route = await house.backbone.store.get(Route, "mail:m1@tenant.example")
+    assert route is not None
+    assert (route.account, route.recipient) == (MAILBOX, "ada@tenant.example")
 
 
 # Trouble

@@ -25,29 +25,30 @@ from tests.unit.channels.exchange import (
 from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.outlook.polling import LOOK_THROUGH_EVERY, RENEW_BELOW, Known, to_do
+from afterturn.channels.outlook.polling import LOOK_THROUGH_EVERY, RENEW_BELOW, MailboxState, to_do
 from afterturn.errors import StoreBusy
+from afterturn.store.state import StateRecord, dump_state, load_state
 from afterturn.testing import ManualClock
 
 __all__ = ["clock", "exchange"]
 
 
 class Dying:
-    """A store that is out from its ``last``-th note on; the note itself is written or not."""
+    """A store that is out from its ``last``-th record on; the record itself is written or not."""
 
     def __init__(self, store: Any, last: int, *, written: bool) -> None:
         self._store = store
         self.left = last
         self._written = written
 
-    async def note(self, *args: Any, **given: Any) -> bool:
+    async def put(self, record: StateRecord) -> bool:
         self.left -= 1
         if self.left == 0 and self._written:
-            await self._store.note(*args, **given)
+            await self._store.put(record)
         if self.left <= 0:
             raise StoreBusy("out")
-        found: bool = await self._store.note(*args, **given)
-        return found
+        written: bool = await self._store.put(record)
+        return written
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -98,7 +99,8 @@ wishes = st.dictionaries(
 
 @given(
     known=st.builds(
-        Known,
+        MailboxState,
+        key=st.just("office@homes.example"),
         seen=times,
         looked=st.none() | times,
         subscription=st.none() | names,
@@ -108,9 +110,9 @@ wishes = st.dictionaries(
     ),
     wanted=wishes,
 )
-def test_what_is_left_alone_is_in_order(known: Known, wanted: dict[str, str]) -> None:
+def test_what_is_left_alone_is_in_order(known: MailboxState, wanted: dict[str, str]) -> None:
     todo = to_do(known, wanted, "here", NOW)
-    assert Known.read(known.dump()) == known
+    assert load_state(MailboxState, known.key, 0, dump_state(known)) == known
     assert not (todo.subscribe and todo.renew)
     if not todo.subscribe and not todo.renew:
         assert known.expires is not None

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from pydantic import JsonValue
 from tests.unit.channels.test_intake import THEIRS, sms
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.names import NAMED
-from afterturn.channels.outbox import DISPATCHED
+from afterturn.channels.state import ContactName, SendState, SendStatus, message_key
 from afterturn.model import Attachment
 
 PATH = "/conversations/gas-smell-2b"
@@ -179,20 +177,24 @@ async def test_a_caller_of_one_property_moves_nothing_out_of_it(site: Site) -> N
 
 
 @pytest.mark.parametrize(
-    ("noted", "words"),
+    ("status", "words"),
     [
-        ({"state": "sent", "reason": None}, '<p class="dim sent">sent</p>'),
-        ({"state": "waiting", "reason": "throttled"}, '<p class="dim sent">waits to be sent: throttled</p>'),
-        ({"state": "undeliverable", "reason": "opted-out"}, '<p class="tag tag-failed">was not sent: opted-out</p>'),
-        ({"state": "uncertain", "reason": "<b>"}, '<p class="tag tag-failed">may not have been sent: &lt;b&gt;</p>'),
+        (("sent", None), '<p class="dim sent">sent</p>'),
+        (("waiting", "throttled"), '<p class="dim sent">waits to be sent: throttled</p>'),
+        (("undeliverable", "opted-out"), '<p class="tag tag-failed">was not sent: opted-out</p>'),
+        (("uncertain", "<b>"), '<p class="tag tag-failed">may not have been sent: &lt;b&gt;</p>'),
     ],
 )
-async def test_what_became_of_sending_a_reply_stands_below_it(site: Site, noted: JsonValue, words: str) -> None:
+async def test_what_became_of_sending_a_reply_stands_below_it(
+    site: Site, status: tuple[str, str | None], words: str
+) -> None:
     async with site.client() as client:
         key = value((await client.get(PATH)).text, "key")
         await client.post(f"{PATH}/reply", data={"key": key, "text": "On my way."})
         last = (await site.backbone.store.messages("gas-smell-2b"))[-1]
-        await site.backbone.store.note(DISPATCHED, f"gas-smell-2b {last.id}", noted)
+        state, reason = status
+        key, at = message_key("gas-smell-2b", last.id), site.backbone.clock()
+        await site.backbone.store.put(SendStatus(key=key, state=SendState(state), reason=reason, at=at))
         page = (await client.get(PATH)).text
     assert words in page.partition("On my way.")[2]
 
@@ -292,7 +294,7 @@ async def test_people_are_called_by_the_name_that_their_channel_told(site: Site)
     )
     said = Message(id="m", direction=Direction.INBOUND, role=Role.CUSTOMER, text="Hi", at=site.backbone.clock())
     await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
-    await site.backbone.store.note(NAMED, "user77", {"name": "Ada <b>", "username": "ada"})
+    await site.backbone.store.put(ContactName(key="user77", name="Ada <b>", username="ada"))
     async with site.client() as client:
         inbox = (await client.get("/")).text
         page = (await client.get("/conversations/tg:7")).text

@@ -6,13 +6,11 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
-from pydantic import JsonValue
 from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.test_operations import bury
 
-from afterturn.channels.ingest import DELIVERY
-from afterturn.channels.outbox import DISPATCHED
+from afterturn.channels.state import DeliveryStatus, SendState, SendStatus, message_key
 from afterturn.store.kept import ConversationPatch
 
 NAME = "gas-smell-2b"
@@ -84,10 +82,10 @@ def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) ->
     expect(page.get_by_text("Your reply is saved")).to_be_visible()
     last = seen.served.call(store.messages(NAME, limit=1))[0]
     shown = page.locator(".message").last
-    sent: JsonValue = {"state": "sent", "reason": None, "providerIds": ["SM1"]}
-    seen.served.call(store.note(DISPATCHED, f"{NAME} {last.id}", sent, replace=True))
+    at, key = last.at, message_key(NAME, last.id)
+    seen.served.call(store.put(SendStatus(key=key, state=SendState.SENT, at=at, provider_ids=("SM1",))))
     expect(shown.locator(".sent")).to_have_text("sent")
-    seen.served.call(store.note(DELIVERY, "SM1", {"state": "undelivered", "error": "30003"}))
+    seen.served.call(store.put(DeliveryStatus(key="SM1", state="undelivered", at=at, error="30003")))
     expect(shown.locator(".tag-failed")).to_have_text("sent, undelivered: 30003")
 
 

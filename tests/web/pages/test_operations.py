@@ -9,10 +9,9 @@ import pytest
 from tests.web.pages.demo import Site
 
 from afterturn import Direction, Message, Role, Turn
-from afterturn.channels.auto_reply import DISPATCH
-from afterturn.channels.ingest import ANSWER
+from afterturn.channels.state import ANSWER, DISPATCH
 from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
-from afterturn.store.kept import Job
+from afterturn.store.jobs import Job
 from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock

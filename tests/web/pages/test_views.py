@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from datetime import datetime, timedelta
 from urllib.parse import parse_qsl
@@ -18,8 +17,9 @@ from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, TimeWindow
 from afterturn.inbox.presentation import age
 from afterturn.model import Status
-from afterturn.store.kept import MAX_VALUE_BYTES
-from afterturn.web.pages.history import MOST_CONSUMERS, Point, Span, from_note, to_note, worst
+from afterturn.store.port import MAX_VALUE_BYTES
+from afterturn.store.state import dump_state, load_state
+from afterturn.web.pages.history import MOST_CONSUMERS, PlotSlot, Point, Span, worst
 from afterturn.web.pages.operations_view import PlotRange, plot
 from afterturn.web.pages.query_params import PAGE, address, address_of_person, conversation_path, pairs_of, read_query
 from afterturn.web.pages.routing import local_path
@@ -171,7 +171,7 @@ POINTS = st.builds(
 
 @given(POINTS, POINTS)
 def test_what_is_noted_of_a_slot_reads_back_and_only_rises(one: Point, other: Point) -> None:
-    assert from_note(EPOCH, json.loads(json.dumps(to_note(one)))) == one
+    assert read_back(one) == one
     both = worst(one, other)
     assert both == worst(other, one) == worst(both, one)
 
@@ -184,13 +184,10 @@ def test_a_note_of_a_slot_stays_within_its_size_whatever_the_number_of_consumers
         {name: 1e9 + place for place, name in enumerate(names)},
         dict.fromkeys(names, 10**6),
     )
-    noted = to_note(point)
-    assert len(json.dumps(noted)) < MAX_VALUE_BYTES
-    kept = from_note(EPOCH, noted)
-    assert kept is not None
-    assert names[-1] in kept.lags
+    assert len(dump_state(PlotSlot.of(point))) < MAX_VALUE_BYTES
+    assert names[-1] in read_back(point).lags
 
 
-@pytest.mark.parametrize("noted", [None, 1, [], {}, {"stages": 1, "lags": {}, "failures": {}}, {"stages": {"a": "x"}}])
-def test_a_note_that_is_none_of_ours_is_left_out(noted: JsonValue) -> None:
-    assert from_note(EPOCH, noted) is None
+def read_back(point: Point) -> Point:
+    slot = PlotSlot.of(point)
+    return load_state(PlotSlot, slot.key, slot.version, dump_state(slot)).point

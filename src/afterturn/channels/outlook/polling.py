@@ -7,19 +7,15 @@ renewed long before, made anew, and the mailbox is looked through now and then f
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import JsonValue
+from pydantic import Field
 
 from afterturn.channels.types import SubscriptionEvent
-from afterturn.clock import Clock, from_text, to_text
-from afterturn.store.port import Keeper
-
-MAILBOX = "graph-mailbox"
-SUBSCRIPTION = "graph-subscription"
-WANTED = "graph-wanted"
-"""Notes: what is known of a mailbox; which mailbox a subscription is of; what Graph wants done about it."""
+from afterturn.clock import Clock, to_text
+from afterturn.model import Time
+from afterturn.store.state import StateRecord, StateStore, Ties
 
 ACTIONS = ("reauthorize", "recreate", "resynchronize")
 
@@ -29,46 +25,60 @@ LOOK_THROUGH_EVERY = timedelta(minutes=15)
 OVERLAP = timedelta(minutes=30)
 """Looked at again each time: clocks differ, and a mail may be listed later than it was received."""
 
-_SUBSCRIPTIONS_KEPT = timedelta(days=30)
+GIVE_UP_AFTER = timedelta(days=3)
+"""A mail that was tried for so long, in vain, is looked for no more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """``seen``: up to when its mail was looked through; ``door``: what its subscription was made for; ``handled``: the
-    newest wish of Graph's that was met, by action.
+class MailboxState(StateRecord):
+    """What is known of a mailbox. ``key``: its address.
+
+    ``seen``: up to when its mail was polled; ``door``: the endpoint that its subscription calls; ``handled``: the
+    newest request of Graph that was met, by action.
     """
 
-    seen: datetime
-    looked: datetime | None = None
+    kind = "outlook-mailbox"
+
+    seen: Time
+    looked: Time | None = None
     subscription: str | None = None
-    expires: datetime | None = None
+    expires: Time | None = None
     door: str = ""
-    handled: Mapping[str, str] = field(default_factory=dict)
+    handled: Mapping[str, str] = Field(default_factory=dict)
 
-    @classmethod
-    def read(cls, noted: JsonValue) -> Known | None:
-        if not isinstance(noted, dict):
-            return None
-        looked, expires, subscription = noted.get("looked"), noted.get("expires"), noted.get("subscription")
-        handled = noted.get("handled")
-        return cls(
-            seen=from_text(str(noted["seen"])),
-            looked=None if looked is None else from_text(str(looked)),
-            subscription=None if subscription is None else str(subscription),
-            expires=None if expires is None else from_text(str(expires)),
-            door=str(noted.get("door")),
-            handled={str(key): str(value) for key, value in handled.items()} if isinstance(handled, dict) else {},
-        )
 
-    def dump(self) -> JsonValue:
-        return {
-            "seen": to_text(self.seen),
-            "looked": None if self.looked is None else to_text(self.looked),
-            "subscription": self.subscription,
-            "expires": None if self.expires is None else to_text(self.expires),
-            "door": self.door,
-            "handled": dict(self.handled),
-        }
+class SubscriptionOwner(StateRecord):
+    """The mailbox of a subscription. ``key``: the subscription's id."""
+
+    kind = "outlook-subscription"
+    ttl = timedelta(days=30)
+
+    mailbox: str
+
+
+class LifecycleRequest(StateRecord):
+    """The newest request of Graph for a mailbox. ``key``: mailbox and action; ``text``: subscription and time."""
+
+    kind = "outlook-request"
+
+    text: str
+
+
+class FetchedMail(StateRecord):
+    """A mail that was fetched by polling. ``key``: digest of mailbox and id."""
+
+    kind = "outlook-fetched"
+    ties = Ties.FIRST
+    ttl = GIVE_UP_AFTER + timedelta(days=1)
+
+
+class MissingMail(StateRecord):
+    """A mail that could not be fetched. ``key``: as of FetchedMail; ``since``: when it failed first."""
+
+    kind = "outlook-missing"
+    ties = Ties.FIRST
+    ttl = 2 * GIVE_UP_AFTER
+
+    since: Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class ToDo:
         return self.subscribe or self.renew or self.look
 
 
-def to_do(known: Known | None, wishes: Mapping[str, str], door: str, now: datetime) -> ToDo:
+def to_do(known: MailboxState | None, wishes: Mapping[str, str], door: str, now: datetime) -> ToDo:
     """``wishes``: Graph's newest ones by action, as :meth:`Mailboxes.look_up` gives them; ``door``: as it has to be."""
     if known is None:
         return ToDo(subscribe=True, look=True)
@@ -104,30 +114,31 @@ def to_do(known: Known | None, wishes: Mapping[str, str], door: str, now: dateti
 class Mailboxes:
     """What is remembered of those that are set up. ``names``: their addresses, in lower case."""
 
-    def __init__(self, keeper: Keeper, clock: Clock, names: Collection[str]) -> None:
-        self._keeper = keeper
+    def __init__(self, store: StateStore, clock: Clock, names: Collection[str]) -> None:
+        self._store = store
         self._clock = clock
         self.names = tuple(dict.fromkeys(names))
 
-    async def look_up(self, mailbox: str) -> tuple[Known | None, dict[str, str]]:
+    async def look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str]]:
         """What is known, and Graph's wishes: each as the subscription that it was about, and when it came."""
         keys = {f"{mailbox} {action}": action for action in ACTIONS}
-        found = await self._keeper.notes({MAILBOX: [mailbox], WANTED: list(keys)})
-        return Known.read(found[MAILBOX].get(mailbox)), {keys[key]: str(wish) for key, wish in found[WANTED].items()}
+        found = await self._store.get_many({MailboxState: [mailbox], LifecycleRequest: list(keys)})
+        requests = {keys[key]: request.text for key, request in found.all(LifecycleRequest).items()}
+        return found.get(MailboxState, mailbox), requests
 
-    async def save(self, mailbox: str, known: Known) -> None:
-        await self._keeper.note(MAILBOX, mailbox, known.dump(), replace=True)
+    async def save(self, state: MailboxState) -> None:
+        await self._store.put(state)
 
     async def remember(self, subscription: str, mailbox: str) -> None:
         """Before anything is told by it, or as good as: what is told too early is found by looking."""
-        await self._keeper.note(SUBSCRIPTION, subscription, mailbox, replace=True, kept=_SUBSCRIPTIONS_KEPT)
+        await self._store.put(SubscriptionOwner(key=subscription, mailbox=mailbox))
 
     async def of(self, subscription: str) -> str | None:
         """The mailbox of a subscription of ours, if it is still set up."""
         if not subscription:
             return None
-        found = (await self._keeper.noted(SUBSCRIPTION, [subscription])).get(subscription)
-        return str(found) if found in self.names else None
+        owner = await self._store.get(SubscriptionOwner, subscription)
+        return owner.mailbox if owner is not None and owner.mailbox in self.names else None
 
     async def wish(self, upkeep: SubscriptionEvent) -> bool:
         """Write down what Graph wants done, for whoever does it; false for a subscription that is none of ours."""
@@ -136,5 +147,5 @@ class Mailboxes:
         if mailbox is None or upkeep.action not in ACTIONS:
             return False
         wish = f"{subscription} {to_text(self._clock())}"
-        await self._keeper.note(WANTED, f"{mailbox} {upkeep.action}", wish, replace=True)
+        await self._store.put(LifecycleRequest(key=f"{mailbox} {upkeep.action}", text=wish))
         return True

@@ -9,38 +9,38 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
-
-from pydantic import JsonValue
+from typing import Any
 
 from afterturn import telemetry
-from afterturn.channels.leases import Leases
+from afterturn.channels.leases import Locks
 from afterturn.channels.outlook.mailbox import GraphMailboxes, Received
-from afterturn.channels.outlook.polling import OVERLAP, Known, Mailboxes, ToDo, to_do
+from afterturn.channels.outlook.polling import (
+    GIVE_UP_AFTER,
+    OVERLAP,
+    FetchedMail,
+    Mailboxes,
+    MailboxState,
+    MissingMail,
+    ToDo,
+    to_do,
+)
 from afterturn.channels.outlook.webhook import EXPAND, SELECT
 from afterturn.channels.sending import Reason, SendFailed, TryLater
-from afterturn.channels.threads import THREAD
+from afterturn.channels.state import ThreadEntry
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
-from afterturn.clock import Clock, from_text, to_text
+from afterturn.clock import Clock
 from afterturn.errors import StoreError
 from afterturn.ids import digest
-from afterturn.store.port import Keeper
+from afterturn.store.state import StateStore
 
-KEEPING = "graph-keeping"
-TAKEN = "graph-taken"
-MISSING = "graph-missing"
-"""Notes: who cares for a mailbox now; which mail of it was fetched by looking through it; since when another cannot be.
-"""
+KEEPING = "outlook"
+"""Name of the locks of mailboxes."""
 
 LEASE = timedelta(minutes=10)
-GIVE_UP_AFTER = timedelta(days=3)
-"""A mail that was tried for so long, in vain, is looked for no more."""
 SLACK = timedelta(days=1)
 """Times of mail are Graph's. By so much our clock may be ahead of it for a while, and no mail is passed over."""
 
-_TAKEN_KEPT = GIVE_UP_AFTER + timedelta(days=1)
-_MISSING_KEPT = 2 * GIVE_UP_AFTER
 _IN_A_ROW = 20
 """After so many failures one after the other it is not the mail that is sick."""
 _OF_ALL = frozenset({Reason.UNREACHABLE, Reason.THROTTLED, Reason.CONFIGURATION})
@@ -59,7 +59,7 @@ class GraphUpkeep:
         self,
         graph: GraphMailboxes,
         mailboxes: Mailboxes,
-        keeper: Keeper,
+        store: StateStore,
         clock: Clock,
         *,
         url: str,
@@ -68,13 +68,13 @@ class GraphUpkeep:
     ) -> None:
         self._graph = graph
         self._mailboxes = mailboxes
-        self._keeper = keeper
+        self._store = store
         self._clock = clock
         self._url = url
         self._client_state = client_state
         self._door = digest(url, client_state)
         self._take = take
-        self._leases = Leases(keeper, clock, KEEPING)
+        self._locks = Locks(store, clock, KEEPING)
         self._failures: dict[tuple[str, str], tuple[int, datetime]] = {}
         self.requested = asyncio.Event()
 
@@ -83,12 +83,12 @@ class GraphUpkeep:
         for mailbox in self._mailboxes.names:
             if not (await self._look_up(mailbox))[2]:
                 continue
-            lease = await self._leases.take(mailbox, LEASE)
+            lease = await self._locks.acquire(mailbox, LEASE)
             if lease is not None:
                 try:
                     await self._keep(mailbox)
                 finally:
-                    await self._leases.give_back(lease)
+                    await self._locks.release(lease)
 
     async def wish(self, upkeep: SubscriptionEvent) -> None:
         """What Graph wants done is written down; this process or another one does it."""
@@ -97,7 +97,7 @@ class GraphUpkeep:
         telemetry.log("upkeep_needed", level=logging.WARNING, stage=upkeep.source, status=status)
         self.requested.set()
 
-    async def _look_up(self, mailbox: str) -> tuple[Known | None, dict[str, str], ToDo]:
+    async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], ToDo]:
         known, wishes = await self._mailboxes.look_up(mailbox)
         todo = to_do(known, wishes, self._door, self._clock())
         may = self._may(mailbox, "subscription")
@@ -107,8 +107,8 @@ class GraphUpkeep:
     async def _keep(self, mailbox: str) -> None:
         known, wishes, todo = await self._look_up(mailbox)
         if known is None:  # what was there before is for an import
-            known = Known(seen=self._clock())
-            await self._mailboxes.save(mailbox, known)
+            known = MailboxState(key=mailbox, seen=self._clock())
+            await self._mailboxes.save(known)
         handled = dict(known.handled)
         has_subscribed = False
         if todo.subscribe or todo.renew:
@@ -116,15 +116,15 @@ class GraphUpkeep:
             if found is not None:
                 has_subscribed = True
                 handled |= {action: wish for action, wish in wishes.items() if action != "resynchronize"}
-                known = replace(found, handled=handled)
-                await self._mailboxes.save(mailbox, known)
+                known = _changed(found, handled=handled)
+                await self._mailboxes.save(known)
         if todo.look or (has_subscribed and self._may(mailbox, "look")):
             found = await self._tried(mailbox, "look", self._looked_through(mailbox, known))
             if found is not None:
                 handled |= {action: wish for action, wish in wishes.items() if action == "resynchronize"}
-                await self._mailboxes.save(mailbox, replace(found, handled=handled))
+                await self._mailboxes.save(_changed(found, handled=handled))
 
-    async def _subscribed(self, mailbox: str, known: Known, *, renew: bool) -> Known:
+    async def _subscribed(self, mailbox: str, known: MailboxState, *, renew: bool) -> MailboxState:
         before = known.subscription
         found = await self._graph.renew(before) if renew and before is not None else None
         if found is not None:
@@ -136,9 +136,9 @@ class GraphUpkeep:
                 with contextlib.suppress(SendFailed):  # it ends by itself
                     await self._graph.unsubscribe(before)
         telemetry.log("subscribed", stage="graph", status="renewed" if found.id == before else "made")
-        return replace(known, subscription=found.id, expires=found.expires, door=self._door)
+        return _changed(known, subscription=found.id, expires=found.expires, door=self._door)
 
-    async def _looked_through(self, mailbox: str, known: Known) -> Known:
+    async def _looked_through(self, mailbox: str, known: MailboxState) -> MailboxState:
         """Take in what came since it was looked through last. How far that is is saved page by page."""
         begun, missing = self._clock(), None
         since = min(known.seen, begun) - OVERLAP
@@ -148,11 +148,11 @@ class GraphUpkeep:
             missing = min(filter(None, (missing, failed)), default=None)
             if not page.mails or not page.more:
                 newest = max([known.seen, *(one.at for one in page.mails)])
-                return replace(known, seen=missing or max(min(newest, begun), begun - SLACK), looked=begun)
+                return _changed(known, seen=missing or max(min(newest, begun), begun - SLACK), looked=begun)
             newest = page.mails[-1].at
             if missing is None:
-                known = replace(known, seen=max(known.seen, newest))
-                await self._mailboxes.save(mailbox, known)
+                known = _changed(known, seen=max(known.seen, newest))
+                await self._mailboxes.save(known)
             if newest <= since:  # a page of mail of one second
                 telemetry.log("mailbox_cut", level=logging.ERROR, stage="graph", count=len(page.mails))
                 newest = since + timedelta(seconds=1)
@@ -162,11 +162,11 @@ class GraphUpkeep:
         """When the oldest one came that could not be had, and may still be. Raises what no other mail will escape."""
         keys = {digest(mailbox, one.id): one for one in mails if not one.is_draft}
         names = [one.name for one in keys.values() if one.name]
-        known = await self._keeper.notes({TAKEN: list(keys), MISSING: list(keys), THREAD: names})
+        known = await self._store.get_many({FetchedMail: list(keys), MissingMail: list(keys), ThreadEntry: names})
         missing: list[datetime] = []
         in_a_row = 0
         for key, one in keys.items():
-            if key in known[TAKEN]:
+            if known.get(FetchedMail, key) is not None:
                 continue
             try:
                 await self._one_taken(mailbox, one)
@@ -176,15 +176,15 @@ class GraphUpkeep:
             except Exception as error:
                 if isinstance(error, TryLater) and error.reason in _OF_ALL:
                     raise
-                if self._is_given_up(await self._tried_since(key, known[MISSING].get(key)), error):
+                if self._is_given_up(await self._tried_since(key, known.get(MissingMail, key)), error):
                     continue
                 in_a_row += 1
                 if in_a_row == _IN_A_ROW:
                     raise
                 missing.append(one.at)
             else:
-                await self._keeper.note(TAKEN, key, None, kept=_TAKEN_KEPT)
-                if one.name and one.name not in known[THREAD]:
+                await self._store.put(FetchedMail(key=key))
+                if one.name and known.get(ThreadEntry, one.name) is None:
                     telemetry.mail_found.inc()
         return min(missing, default=None)
 
@@ -194,12 +194,12 @@ class GraphUpkeep:
             FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock()
         )
 
-    async def _tried_since(self, key: str, noted: JsonValue) -> datetime:
+    async def _tried_since(self, key: str, missing: MissingMail | None) -> datetime:
         """When a mail could not be had first, however old it was by then: an outage of ours uses up no tries."""
         now = self._clock()
-        if noted is not None:
-            return from_text(str(noted))
-        await self._keeper.note(MISSING, key, to_text(now), kept=_MISSING_KEPT)
+        if missing is not None:
+            return missing.since
+        await self._store.put(MissingMail(key=key, since=now))
         return now
 
     def _is_given_up(self, since: datetime, error: Exception) -> bool:
@@ -212,7 +212,7 @@ class GraphUpkeep:
         )
         return is_over
 
-    async def _tried(self, mailbox: str, part: str, work: Awaitable[Known]) -> Known | None:
+    async def _tried(self, mailbox: str, part: str, work: Awaitable[MailboxState]) -> MailboxState | None:
         """None where it failed, and is tried again later. Raises StoreError."""
         try:
             found = await work
@@ -246,3 +246,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, SendFailed):
         return " ".join(filter(None, (error.reason.value, error.code)))
     return type(error).__name__
+
+
+def _changed(state: MailboxState, **fields: Any) -> MailboxState:
+    return state.model_copy(update=fields)

@@ -1,4 +1,4 @@
-"""The keeping half of the store: jobs.
+"""The job queue.
 
 A job is two items. One makes it known, and stays when it is done. The other waits in the partition of its kind, in
 the order in which jobs can be taken, and is moved there by whoever takes it or puts it off; done, it is removed. It
@@ -19,6 +19,7 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
+    IS_NEW,
     IS_THERE,
     Condition,
     Query,
@@ -31,7 +32,7 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Table, WriteConflict
-from afterturn.store.port import LeasedJob, WaitingJob
+from afterturn.store.jobs import Job, LeasedJob, WaitingJob
 
 _PAGE = 25
 """Rows looked at for one request, or as many as are wanted: those that others took meanwhile are passed over."""
@@ -45,7 +46,15 @@ class Jobs:
         self._clock = clock
         self._done_kept = done_kept
 
-    async def take(self, kind: str, now: datetime, until: datetime, limit: int) -> Sequence[LeasedJob]:
+    async def add(self, job: Job, dump: str) -> None:
+        """``dump``: its value as JSON."""
+        await self._table.write(put(keys.job_kind(job.kind), {"kind": "job kind", "name": job.kind}))
+        known, call = keys.job(job.kind, job.key), uuid.uuid4().hex
+        waiting = keys.waiting_job(job.kind, job.due_at, job.key)
+        actions = [put(known, {"kind": "job", "call": call}, IS_NEW), put(waiting, rows.job_item(job, dump))]
+        await self._carry_out(actions, shown_at=known, by=("call", call))
+
+    async def lease(self, kind: str, now: datetime, until: datetime, limit: int) -> Sequence[LeasedJob]:
         lease = uuid.uuid4().hex
         due = Query(keys.waiting_jobs(kind), below=to_text(now) + "$")
         taken: list[LeasedJob] = []
@@ -60,7 +69,7 @@ class Jobs:
                 break
         return taken
 
-    async def finish(self, taken: LeasedJob) -> bool:
+    async def complete(self, taken: LeasedJob) -> bool:
         known = keys.job(taken.kind, taken.key)
         forgotten = self._clock() + self._done_kept
         marks = {"done": True, "lease": taken.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
@@ -70,12 +79,14 @@ class Jobs:
             by=("lease", taken.lease),
         )
 
-    async def put_off(self, taken: LeasedJob, until: datetime) -> bool:
+    async def retry_later(self, taken: LeasedJob, until: datetime, attempts: int | None) -> bool:
         item = await self._table.get(_place(taken))
         if item is None or item.get("lease") != taken.lease:
             return False
         call = uuid.uuid4().hex
         after = {name: value for name, value in item.items() if name not in ("PK", "SK", "lease")} | {"call": call}
+        if attempts is not None:
+            after["attempts"] = attempts
         return await self._move(item, until, after, equals("lease", value=taken.lease), by=("call", call))
 
     async def waiting(self, kind: str, limit: int) -> Sequence[WaitingJob]:

@@ -37,6 +37,7 @@ CONVERSATIONS = "ENTITY_CONVERSATION"
 OPEN_WORK_ORDERS = "WORK_ORDERS#open"
 CLOSED_WORK_ORDERS = "WORK_ORDERS#closed"
 FAILURES = "FAILURES"
+OPT_OUTS = "OPT_OUTS"
 REGISTRATIONS = "REGISTRATIONS"
 CHECKPOINTS = "CHECKPOINTS"
 MONTHS = "CONV_RECENCY_MONTHS"
@@ -103,8 +104,13 @@ def claim(name: str, key: str) -> Key:
     return f"CLAIM#{free(name)}", free(key)
 
 
-def note(name: str, key: str) -> Key:
-    return f"NOTE#{free(name)}", free(key)
+def state(kind: str, key: str) -> Key:
+    return f"STATE#{free(kind)}", free(key)
+
+
+def opt_out(channel: str, address: str) -> Key:
+    """Opt-outs have a partition of their own, in the order in which they are listed."""
+    return OPT_OUTS, f"{channel}#{free(address)}"
 
 
 def job(kind: str, key: str) -> Key:

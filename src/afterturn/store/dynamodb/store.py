@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace as replaced
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import (
+    Channel,
     Conversation,
     ConversationMeta,
     Message,
@@ -33,9 +33,9 @@ from afterturn.store.dynamodb.editor import ConversationEditor
 from afterturn.store.dynamodb.jobs import Jobs
 from afterturn.store.dynamodb.layout import RecencyLayouts
 from afterturn.store.dynamodb.layout_source import FixedLayouts, LayoutSource, TableLayouts
-from afterturn.store.dynamodb.noting import Noting
 from afterturn.store.dynamodb.reader import ConversationReader
 from afterturn.store.dynamodb.stamps import StampStore
+from afterturn.store.dynamodb.state import State
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.writer import ConversationWriter
 from afterturn.store.port import (
@@ -45,16 +45,20 @@ from afterturn.store.port import (
     FailureKey,
     Job,
     LeasedJob,
-    Note,
+    OptOut,
+    OptOutKey,
     Range,
     ReactionWindow,
     RecencyKey,
     Registration,
     Settled,
     Slice,
+    StateRecord,
+    StateRecords,
     WaitingJob,
     WorkOrderKey,
 )
+from afterturn.store.state import TypedReads, dump_state
 
 CLAIMS_KEPT = timedelta(days=400)
 """Only turns of the last day have effects (see ``effects_max_age``), so a claim has done its work long before."""
@@ -79,7 +83,7 @@ async def open_store(
         yield DynamoStore(table, layout_source=layout_source)
 
 
-class DynamoStore:
+class DynamoStore(TypedReads):
     """A store; see the port for what each verb promises, and :mod:`keys` for where things are.
 
     The stream is not in the same database, so ``settle`` never publishes.
@@ -97,7 +101,7 @@ class DynamoStore:
         layout_source = layout_source or FixedLayouts(layouts or RecencyLayouts())
         self._writer = ConversationWriter(table, layout_source)
         self._stamps = StampStore(table, clock, claims_kept)
-        self._noting = Noting(table, clock)
+        self._state = State(table, clock)
         self._editor = ConversationEditor(table)
         self._jobs = Jobs(table, clock, claims_kept)
         self._reader = ConversationReader(table, layout_source)
@@ -161,36 +165,33 @@ class DynamoStore:
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
         await self._stamps.set_state(encodable(consumer), state)
 
-    async def note(
-        self,
-        name: str,
-        key: str,
-        value: JsonValue,
-        *,
-        rank: int = 0,
-        replace: bool = False,
-        kept: timedelta | None = None,
-    ) -> bool:
-        return await self._noting.note(*_dumped(Note(name, key, value, rank, replace, kept)))
+    async def get_many(self, keys: Mapping[type[StateRecord], Collection[str]]) -> StateRecords:
+        return await self._state.get_many({kind: [encodable(key) for key in some] for kind, some in keys.items()})
 
-    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
-        given = [_dumped(one) for one in notes]
-        return await asyncio.gather(*(self._noting.note(one, dump) for one, dump in given))
+    async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
+        given = [(record, dump_state(record)) for record in records]
+        return await asyncio.gather(*(self._state.put(record, dump) for record, dump in given))
 
-    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
-        return await self._noting.noted(encodable(name), [encodable(key) for key in keys])
+    async def put_opt_out(self, opt_out: OptOut) -> bool:
+        return await self._state.put_opt_out(opt_out)
 
-    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
-        return await self._noting.notes({name: [encodable(key) for key in keys] for name, keys in wanted.items()})
+    async def opt_out(self, channel: Channel, address: str) -> OptOut | None:
+        return await self._state.opt_out(channel, encodable(address))
+
+    async def opt_outs(self, *, after: OptOutKey | None = None, limit: int) -> tuple[OptOut, ...]:
+        return await self._state.opt_outs(after, limit)
+
+    async def add_jobs(self, jobs: Sequence[Job]) -> None:
+        await asyncio.gather(*(self._jobs.add(*each) for each in invariants.jobs_to_add(jobs).values()))
 
     async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
-        return await self._jobs.take(encodable(kind), now, invariants.lease_end(now, lease), limit)
+        return await self._jobs.lease(encodable(kind), now, invariants.lease_end(now, lease), limit)
 
-    async def complete(self, taken: LeasedJob) -> bool:
-        return await self._jobs.finish(taken)
+    async def complete(self, job: LeasedJob) -> bool:
+        return await self._jobs.complete(job)
 
-    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
-        return await self._jobs.put_off(taken, until)
+    async def retry_later(self, job: LeasedJob, *, until: datetime, attempts: int | None = None) -> bool:
+        return await self._jobs.retry_later(job, until, attempts)
 
     async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
         return await self._jobs.waiting(encodable(kind), limit)
@@ -265,9 +266,3 @@ def _is_id(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _dumped(note: Note) -> tuple[Note, str]:
-    """Fit for the table, with its value as JSON. Raises InvalidRecord."""
-    fit = replaced(note, name=encodable(note.name), key=encodable(note.key))
-    return fit, invariants.value_dump(note.value, "value")

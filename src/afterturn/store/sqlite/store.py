@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
 from afterturn.clock import Clock, from_text, system_clock, to_text
-from afterturn.model import Conversation, ConversationMeta, Message, SendProblem, SettledTurn, Stamp, Turn, WorkOrder
+from afterturn.model import (
+    Channel,
+    Conversation,
+    ConversationMeta,
+    Message,
+    SendProblem,
+    SettledTurn,
+    Stamp,
+    Turn,
+    WorkOrder,
+)
 from afterturn.sqlite.database import Database
 from afterturn.store import invariants
 from afterturn.store.port import (
@@ -20,25 +30,30 @@ from afterturn.store.port import (
     FailureKey,
     Job,
     LeasedJob,
-    Note,
+    OptOut,
+    OptOutKey,
     Range,
     ReactionWindow,
     RecencyKey,
     Registration,
     Settled,
     Slice,
+    StateRecord,
+    StateRecords,
     WaitingJob,
     WorkOrderKey,
 )
-from afterturn.store.sqlite import editor, keeping, rows, stamps, writer
+from afterturn.store.sqlite import editor, jobs, rows, stamps, state, writer
+from afterturn.store.sqlite.jobs import add_job
 from afterturn.store.sqlite.writer import Outbox
+from afterturn.store.state import TypedReads, dump_state
 
 
-class SqliteStore:
+class SqliteStore(TypedReads):
     """A store; see the port for what each verb promises.
 
     ``outbox``: where the stream lives in the same file, puts an event into it in the transaction of its turn.
-    ``clock``: tells which notes have been kept for long enough.
+    ``clock``: tells which state records have expired.
     """
 
     def __init__(self, database: Database, outbox: Outbox | None = None, clock: Clock = system_clock) -> None:
@@ -95,42 +110,44 @@ class SqliteStore:
     async def set_state(self, consumer: str, state: ConsumerState) -> None:
         await self._database.write(lambda c: stamps.set_state(c, consumer, state))
 
-    async def note(
-        self,
-        name: str,
-        key: str,
-        value: JsonValue,
-        *,
-        rank: int = 0,
-        replace: bool = False,
-        kept: timedelta | None = None,
-    ) -> bool:
-        [written] = await self.note_all([Note(name, key, value, rank, replace, kept)])
-        return written
+    async def get_many(self, keys: Mapping[type[StateRecord], Collection[str]]) -> StateRecords:
+        return await self._database.read(lambda c: state.get_many(c, keys))
 
-    async def note_all(self, notes: Sequence[Note]) -> Sequence[bool]:
-        given = [(one, invariants.value_dump(one.value, "value")) for one in notes]
+    async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
+        given = [(record, dump_state(record)) for record in records]
         now = self._clock()
-        return await self._database.write(lambda c: [keeping.note(c, one, dump, now) for one, dump in given])
+        return await self._database.write(lambda c: [state.put(c, record, dump, now) for record, dump in given])
 
-    async def noted(self, name: str, keys: Sequence[str]) -> Mapping[str, JsonValue]:
-        return await self._database.read(lambda c: keeping.noted(c, name, keys))
+    async def put_opt_out(self, opt_out: OptOut) -> bool:
+        return await self._database.write(lambda c: state.put_opt_out(c, opt_out))
 
-    async def notes(self, wanted: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, JsonValue]]:
-        return await self._database.read(lambda c: {name: keeping.noted(c, name, wanted[name]) for name in wanted})
+    async def opt_out(self, channel: Channel, address: str) -> OptOut | None:
+        return await self._database.read(lambda c: state.opt_out(c, channel, address))
+
+    async def opt_outs(self, *, after: OptOutKey | None = None, limit: int) -> tuple[OptOut, ...]:
+        return await self._database.read(lambda c: state.opt_outs(c, after, limit))
+
+    async def add_jobs(self, jobs: Sequence[Job]) -> None:
+        to_add = invariants.jobs_to_add(jobs).values()
+
+        def unit(connection: sqlite3.Connection) -> None:
+            for job, dump in to_add:
+                add_job(connection, job, dump)
+
+        await self._database.write(unit)
 
     async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
         until, name = invariants.lease_end(now, lease), uuid.uuid4().hex
-        return await self._database.write(lambda c: keeping.lease_jobs(c, kind, now, until, name, limit))
+        return await self._database.write(lambda c: jobs.lease(c, kind, now, until, name, limit))
 
-    async def complete(self, taken: LeasedJob) -> bool:
-        return await self._database.write(lambda c: keeping.complete(c, taken.kind, taken.key, taken.lease))
+    async def complete(self, job: LeasedJob) -> bool:
+        return await self._database.write(lambda c: jobs.complete(c, job.kind, job.key, job.lease))
 
-    async def retry_later(self, taken: LeasedJob, *, until: datetime) -> bool:
-        return await self._database.write(lambda c: keeping.retry_later(c, taken.kind, taken.key, taken.lease, until))
+    async def retry_later(self, job: LeasedJob, *, until: datetime, attempts: int | None = None) -> bool:
+        return await self._database.write(lambda c: jobs.retry_later(c, job, until, attempts))
 
     async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
-        return await self._database.read(lambda c: keeping.waiting_jobs(c, kind, limit))
+        return await self._database.read(lambda c: jobs.waiting(c, kind, limit))
 
     async def patch_conversation(
         self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime

@@ -12,7 +12,8 @@ from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, Message, Status, Turn
 from afterturn.store import invariants
 from afterturn.store.port import Job, Settled
-from afterturn.store.sqlite import keeping, rows
+from afterturn.store.sqlite import rows
+from afterturn.store.sqlite.jobs import add_job
 
 Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
 """Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
@@ -71,7 +72,7 @@ def save_messages(
         (last_seq, rows.text_or_none(newest), rows.preview_dump(preview), meta.id),
     )
     for job, dump in jobs:
-        keeping.add_job(connection, job, dump)
+        add_job(connection, job, dump)
     return last_seq - head.last_seq
 
 
@@ -156,7 +157,7 @@ def settle(
             "INSERT INTO claims (name, key, value, done) VALUES (?,?,?,1)", (_TURN_CLAIM, claim, occurred)
         )
     for job, dump in jobs:
-        keeping.add_job(connection, job, dump)
+        add_job(connection, job, dump)
     if outbox is not None:
         outbox(connection, event, now)
     return Settled(event, new=True, published=outbox is not None)

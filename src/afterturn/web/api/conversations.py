@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field, create_model, model_validator
 
-from afterturn.channels.people import reply_jobs
+from afterturn.channels.outbox import reply_jobs
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.inbox.filters import FILTERS

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pydantic import JsonValue
-
-from afterturn.clock import from_text, to_text
 from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import PROBLEM
-from afterturn.model import WorkOrder
-from afterturn.store.port import Keeper, StoreReader, WorkOrderKey
+from afterturn.model import Time, WorkOrder
+from afterturn.store.port import StateRecord, StateStore, StoreReader, WorkOrderKey
 from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.roles import Scope
 
@@ -26,11 +23,19 @@ _READ = 200
 _AT_ONCE = 20
 """Conversations that are asked for at a time."""
 
-_PLACES = "list-place"
-_PLACE_KEPT = timedelta(hours=1)
+
+class ListPosition(StateRecord):
+    """Where a list of work orders goes on. ``key``: what the cursor names it."""
+
+    kind = "list-position"
+    ttl = timedelta(hours=1)
+
+    rank: int
+    opened_at: Time
+    order_id: str
 
 
-class OrderStore(Keeper, StoreReader, Protocol):
+class OrderStore(StateStore, StoreReader, Protocol):
     """What is asked of a store."""
 
 
@@ -97,8 +102,9 @@ class ScopedOrders:
         keeps it, and the cursor holds a name of it.
         """
         name = secrets.token_urlsafe(18)
-        told: JsonValue = [after.rank, to_text(after.opened_at), after.order_id]
-        await self.store.note(_PLACES, name, told, kept=_PLACE_KEPT)
+        await self.store.put(
+            ListPosition(key=name, rank=after.rank, opened_at=after.opened_at, order_id=after.order_id)
+        )
         return encode_position((*self.asked, "kept"), name)
 
     async def _place(self, cursor: str) -> WorkOrderKey:
@@ -112,8 +118,7 @@ class ScopedOrders:
 
     async def _kept_place(self, cursor: str) -> WorkOrderKey:
         (name,) = decode_position(cursor, (*self.asked, "kept"), str)
-        match (await self.store.noted(_PLACES, [str(name)])).get(str(name)):
-            case [int(rank), str(opened_at), str(order_id)]:
-                return WorkOrderKey(rank, from_text(opened_at), order_id)
-            case _:
-                raise InvalidCursor(PROBLEM)
+        position = await self.store.get(ListPosition, str(name))
+        if position is None:
+            raise InvalidCursor(PROBLEM)
+        return WorkOrderKey(position.rank, position.opened_at, position.order_id)

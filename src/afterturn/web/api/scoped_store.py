@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from afterturn.backbone import Backbone
-from afterturn.channels.people import remember_place
+from afterturn.channels.routing import remember_move
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.cursor import Cursor, decode, encode
@@ -73,11 +73,11 @@ class ScopedStore:
         now = self.backbone.clock()
         await self.backbone.store.patch_conversation(conversation_id, patch, revision=based_on, now=now)
         if "property_id" in patch.changes:
-            await remember_place(
+            await remember_move(
                 self.backbone.store,
                 conversation_id,
                 patch.property_id,
-                taken_from=known.property_id,
+                moved_from=known.property_id,
                 scope=self.scope.places,
             )
         row = await self.backbone.inbox.row(conversation_id)

@@ -11,12 +11,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import JsonValue
 
-from afterturn.channels.delivery_status import noted_of, sending_of
-from afterturn.channels.ingest import ABOUT
-from afterturn.channels.names import names_of
-from afterturn.channels.people import has_opted_out
+from afterturn.channels.delivery_status import Sending, sending_of
+from afterturn.channels.state import ContactName, MessageDetails, Route, message_key
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.inbox import InboxRow
 from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
@@ -70,9 +67,9 @@ async def show_conversation(
     turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
     orders = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
-    names = await names_of(reach.backbone.store, row.conversation.participants)
+    names = await _names(reach, row.conversation.participants)
     sending = [one.id for one in found.items if _may_change(one, reach.backbone.clock())][-_WATCHED:]
-    sent, about = await _noted(reach, conversation_id, found.items)
+    sent, details = await _sending_and_details(reach, conversation_id, found.items)
     older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
     return render(
         request,
@@ -80,7 +77,7 @@ async def show_conversation(
         conversation=row.conversation,
         about=row_view(row),
         names=names,
-        items=list(items(row, found.items, turns, first, sent, about)),
+        items=list(items(row, found.items, turns, first, sent, details)),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders.items,
         here=here,
@@ -168,20 +165,40 @@ async def close_order(reach: StoreOfCaller, conversation_id: ConversationId, for
     return redirect(conversation_path(conversation_id), ("done", "closed"))
 
 
-async def _noted(
+async def _sending_and_details(
     reach: ScopedStore, conversation_id: str, messages: Sequence[Message]
-) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
-    """What became of sending each of these messages, and what the webhooks knows of those that came in."""
-    going = [one.id for one in messages if one.direction is Direction.OUTBOUND]
-    coming = [one.id for one in messages if one.direction is Direction.INBOUND]
-    keeper = reach.backbone.store
-    return await sending_of(keeper, conversation_id, going), await noted_of(keeper, ABOUT, conversation_id, coming)
+) -> tuple[Mapping[str, Sending], Mapping[str, MessageDetails]]:
+    """What became of sending each of these messages, and what their channel says of those that came in."""
+    store = reach.backbone.store
+    sent = [message.id for message in messages if message.direction is Direction.OUTBOUND]
+    received = {
+        message_key(conversation_id, message.id): message.id
+        for message in messages
+        if message.direction is Direction.INBOUND
+    }
+    details = await store.get_all(MessageDetails, list(received))
+    return await sending_of(store, conversation_id, sent), {received[key]: one for key, one in details.items()}
+
+
+async def _names(reach: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
+    """What to call those people whose names are known: ``{"user77": "Ada Lovelace (@ada)"}``."""
+    known = await reach.backbone.store.get_all(ContactName, list(dict.fromkeys(people)))
+    return {person: name.text for person, name in known.items() if name.text}
 
 
 async def _is_stopped(reach: ScopedStore, row: InboxRow) -> bool:
-    """Whether they wrote STOP, which is a word of texts alone."""
-    one = row.conversation
-    return one.channel is Channel.SMS and await has_opted_out(reach.backbone.store, one.id, one.participants)
+    """Whether the person whom a reply would go to wrote STOP, which is a word of text messages alone.
+
+    The reply is sent nevertheless: only the provider knows to which of our numbers they wrote it.
+    """
+    conversation, store = row.conversation, reach.backbone.store
+    if conversation.channel is not Channel.SMS:
+        return False
+    route = await store.get(Route, conversation.id)
+    if route is None or route.recipient not in conversation.participants:
+        return False
+    opt_out = await store.opt_out(Channel.SMS, route.recipient)
+    return opt_out is not None and opt_out.opted_out
 
 
 def _may_change(message: Message, now: datetime) -> bool:
@@ -189,7 +206,7 @@ def _may_change(message: Message, now: datetime) -> bool:
     return message.direction is Direction.OUTBOUND and now - message.at < _WATCHED_FOR
 
 
-def _known(row: InboxRow, sent: Sequence[JsonValue]) -> str:
+def _known(row: InboxRow, sent: Sequence[Sending | None]) -> str:
     """What tells one look at a conversation from a later one, without a word of it."""
     conversation = row.conversation
     looked = [
@@ -199,6 +216,6 @@ def _known(row: InboxRow, sent: Sequence[JsonValue]) -> str:
         conversation.status,
         conversation.property_id,
         [[name, state, str(row.conversation.reactions.get(name))] for name, state in row.states.items()],
-        list(sent),
+        [None if one is None else [one.status.to_json(), [each.to_json() for each in one.deliveries]] for one in sent],
     ]
     return hashlib.sha256(json.dumps(looked).encode()).hexdigest()[:20]

@@ -1,7 +1,7 @@
 """What the operations page plots: how each stage and consumer stood over the last day.
 
 Looks of the last hour are kept in memory. The worst of every five minutes is noted in the store as it comes, so that a
-restart loses at most the time since the last look; several processes on one store add to the same notes.
+restart loses at most the time since the last look; several processes on one store add to the same slots.
 """
 
 from __future__ import annotations
@@ -15,25 +15,22 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar
 
-from pydantic import JsonValue
-
 from afterturn import telemetry
 from afterturn.backbone import Backbone
-from afterturn.clock import EPOCH, to_text
+from afterturn.clock import EPOCH, from_text, to_text
+from afterturn.store.state import StateRecord
 from afterturn.web.pages.stats import Sample, take_sample
 
 N = TypeVar("N", int, float)
 
-NOTE = "plots"
 EVERY_S = 20.0
 SLOT = timedelta(minutes=5)
 GAP = 2 * SLOT
 """Where nothing is known for longer than this, nobody looked: a line ends there."""
 MOST_CONSUMERS = 60
-"""Of those that lag or fail, in a note: its size has a limit."""
+"""Of those that lag or fail, in a slot: its size has a limit."""
 
 _DAY = timedelta(days=1)
-_KEPT = _DAY + timedelta(hours=1)
 
 
 class Span(StrEnum):
@@ -91,21 +88,26 @@ def slot_of(at: datetime) -> datetime:
     return at - (at - EPOCH) % SLOT
 
 
-def to_note(point: Point) -> JsonValue:
-    """A slot as JSON, within what a note may hold: numbers and names of consumers only."""
-    lags = sorted(point.lags.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
-    failures = sorted(point.failures.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
-    return {"stages": {**point.stages}, "lags": dict(lags), "failures": dict(failures)}
+class PlotSlot(StateRecord):
+    """The worst of five minutes. ``key``: when they began. Numbers and names of consumers only."""
 
+    kind = "plot-slot"
+    ttl = _DAY + timedelta(hours=1)
 
-def from_note(at: datetime, noted: JsonValue) -> Point | None:
-    """None for a note that is not ours to read, such as one of a later version."""
-    if not isinstance(noted, dict):
-        return None
-    stages, lags, failures = (noted.get(name) for name in ("stages", "lags", "failures"))
-    if not (isinstance(stages, dict) and isinstance(lags, dict) and isinstance(failures, dict)):
-        return None
-    return Point(at, _whole(stages), _numbers(lags), _whole(failures))
+    stages: Mapping[str, int]
+    lags: Mapping[str, float]
+    failures: Mapping[str, int]
+
+    @classmethod
+    def of(cls, point: Point) -> PlotSlot:
+        """As much of it as a state record holds."""
+        lags = sorted(point.lags.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
+        failures = sorted(point.failures.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
+        return cls(key=to_text(point.at), stages=point.stages, lags=dict(lags), failures=dict(failures))
+
+    @property
+    def point(self) -> Point:
+        return Point(from_text(self.key), self.stages, self.lags, self.failures)
 
 
 class History:
@@ -142,7 +144,7 @@ class History:
         for one in standing:
             slot = worst(slot, one)
         self._slots = {when: one for when, one in self._slots.items() if point.at - when <= _DAY} | {at: slot}
-        await self._backbone.store.note(NOTE, to_text(at), to_note(slot), replace=True, kept=_KEPT)
+        await self._backbone.store.put(PlotSlot.of(slot))
 
     async def run(self) -> None:
         """Look until cancelled; a look that fails leaves a gap, and the first one of several is logged."""
@@ -163,18 +165,8 @@ class History:
         return await self._noted([last - number * SLOT for number in range(_DAY // SLOT + 1)])
 
     async def _noted(self, slots: list[datetime]) -> dict[datetime, Point]:
-        keys = {to_text(at): at for at in slots}
-        noted = await self._backbone.store.noted(NOTE, list(keys))
-        found = {keys[key]: from_note(keys[key], value) for key, value in noted.items()}
-        return {at: point for at, point in found.items() if point is not None}
-
-
-def _numbers(noted: Mapping[str, JsonValue]) -> dict[str, float]:
-    return {name: float(one) for name, one in noted.items() if isinstance(one, int | float)}
-
-
-def _whole(noted: Mapping[str, JsonValue]) -> dict[str, int]:
-    return {name: int(one) for name, one in _numbers(noted).items()}
+        known = await self._backbone.store.get_all(PlotSlot, [to_text(at) for at in slots])
+        return {slot.point.at: slot.point for slot in known.values()}
 
 
 def _highest(one: Mapping[str, N], other: Mapping[str, N]) -> dict[str, N]:

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from afterturn.backbone import Backbone
-from afterturn.channels.auto_reply import DISPATCH
-from afterturn.channels.ingest import ANSWER, FINISH_CALL
+from afterturn.channels.state import ANSWER, DISPATCH, FINISH_CALL
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.reactions.state import ReactionState

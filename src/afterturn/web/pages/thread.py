@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from afterturn.channels.delivery_status import Delivered, delivered
+from afterturn.channels.delivery_status import Delivered, Sending, delivered
+from afterturn.channels.state import MessageDetails
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
 from afterturn.inbox import InboxRow
@@ -115,13 +116,13 @@ def items(
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     first: int,
-    sent: Mapping[str, JsonValue],
-    about: Mapping[str, JsonValue],
+    sent: Mapping[str, Sending],
+    details: Mapping[str, MessageDetails],
 ) -> Iterator[Item]:
     """Messages in thread order, each turn after its last message, with a separator before each day.
 
     ``first``: the number of messages before these; turns that end elsewhere are left out. ``sent``: what became of
-    sending a message, ``about``: what the webhooks noted of it, by its id.
+    sending a message, ``details``: what its channel says of it, by the message's id.
     """
     ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
@@ -131,7 +132,7 @@ def items(
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message, delivered(sent.get(message.id)), about.get(message.id))
+        yield message_view(message, delivered(sent.get(message.id)), details.get(message.id))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -144,8 +145,10 @@ def before(messages: Sequence[Message]) -> datetime | None:
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
-def message_view(message: Message, sending: Delivered | None = None, about: JsonValue = None) -> MessageView:
-    """``about``: what the webhooks has noted of it."""
+def message_view(
+    message: Message, sending: Delivered | None = None, details: MessageDetails | None = None
+) -> MessageView:
+    """``details``: what its channel says of it."""
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -162,17 +165,12 @@ def message_view(message: Message, sending: Delivered | None = None, about: Json
         ),
         edited_at=message.edited_at,
         delivery=sending,
-        unknown_sender=unknown_sender(about),
-        unanswered=unanswered(about),
+        unknown_sender=None if details is None else details.facts.get("from"),
+        unanswered=None if details is None else _UNANSWERED.get(details.suppress or ""),
     )
 
 
-def unknown_sender(noted: JsonValue) -> str | None:
-    """Who wrote a message from outside of its conversation, as the webhooks has noted it."""
-    return str(noted["from"]) if isinstance(noted, dict) and noted.get("from") else None
-
-
-_UNANSWERED = {
+_UNANSWERED: Mapping[str, str] = {
     SuppressReason.AUTO_REPLY: "automatic message",
     SuppressReason.BOUNCE: "delivery failure notice",
     SuppressReason.BULK: "bulk mail",
@@ -184,12 +182,6 @@ _UNANSWERED = {
     SuppressReason.LOOP: "rate limit for automatic replies reached",
 }
 """Unknown senders have a line of their own."""
-
-
-def unanswered(noted: JsonValue) -> str | None:
-    """Why a message got no automatic answer, as the webhooks has noted it."""
-    hush = noted.get("hush") if isinstance(noted, dict) else None
-    return next((why for one, why in _UNANSWERED.items() if one.value == hush), None)
 
 
 def turn_view(row: InboxRow, turn: SettledTurn) -> TurnView:
