@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 from tests.contract.samples import T0, at
+from tests.contract.store.factory import StoreFactory
 
 from afterturn.errors import InvalidRecord, StoreDamaged
 from afterturn.model import Channel, Time
