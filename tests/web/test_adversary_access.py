@@ -136,7 +136,7 @@ async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig
     await intake.take(mail("evil", after=("one",), party=stranger, at=rig.clock()))
     async with rig.client("desk") as client:
         page = (await client.get("/conversations/mail:one")).text
-    assert page.count("who was not in this conversation") == 1
+    assert page.count("who is not a participant of this conversation") == 1
     assert "&lt;b&gt;mallory@example.net" in page.partition("I am evil")[2]
 
 
@@ -147,5 +147,5 @@ async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, h
     await intake.take(mail("two", after=("one",), suppress=hush, at=rig.clock()))
     async with rig.client("desk") as client:
         page = (await client.get("/conversations/mail:one")).text
-    assert page.count("no automatic answer: ") == 1
-    assert "no automatic answer: " in page.partition("I am two")[2]
+    assert page.count("no automatic reply: ") == 1
+    assert "no automatic reply: " in page.partition("I am two")[2]

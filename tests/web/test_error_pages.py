@@ -26,12 +26,12 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 CASES = [
-    ("GET", "/nothing", 404, "There is nothing here"),
-    ("GET", "/conversations/", 404, "There is nothing here"),
-    ("GET", "/static/nothing.css", 404, "There is nothing here"),
-    ("GET", "/<script>alert(1)</script>", 404, "There is nothing here"),
-    ("GET", "/sign-out", 405, "This is no page"),
-    ("PUT", "/", 405, "This is no page"),
+    ("GET", "/nothing", 404, "Not found"),
+    ("GET", "/conversations/", 404, "Not found"),
+    ("GET", "/static/nothing.css", 404, "Not found"),
+    ("GET", "/<script>alert(1)</script>", 404, "Not found"),
+    ("GET", "/sign-out", 405, "Not a page"),
+    ("PUT", "/", 405, "Not a page"),
 ]
 
 
@@ -91,12 +91,12 @@ async def test_what_stands_before_the_pages_shows_pages_too(rig: Rig) -> None:
     async with rig.client(None, **BROWSER) as client:
         large = await client.post("/sign-in", data={"token": "a" * MOST})
         assert (large.status_code, large.headers["connection"]) == (413, "close")
-        assert "That is too much" in large.text
+        assert "Request too large" in large.text
         for _ in range(LOGIN_TRIES):
             assert (await client.get("/login", params={"key": "guessed"})).status_code == 303
         many = await client.get("/login", params={"key": "guessed"})
     assert many.status_code == 429
-    assert "Too many tries" in many.text
+    assert "Too many attempts" in many.text
     assert many.headers["retry-after"]
 
 

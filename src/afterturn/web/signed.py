@@ -17,7 +17,7 @@ CHAT_PATH = f"{WEBHOOKS_PATH}/web"
 _PREFIX = "Signed"
 """Before the names of what these bodies are made of: the API may show the same records otherwise."""
 _SHAPES = f"#/components/schemas/{_PREFIX}{{model}}"
-_STATUSES = (400, 401, 408, 413, 429, 500, 503)
+_STATUSES = (400, 401, 408, 413, 422, 429, 500, 503)
 
 _HEADERS = {
     "webhook-id": ("Names the call; the very same is sent again with the same.", "msg_1"),

@@ -34,7 +34,7 @@ def test_scrolling_on_brings_every_conversation_once_also_where_some_move_up(see
     seen.served.call(seen.served.site.settle(before[3], "me again"))
     seen.served.call(seen.served.site.settle(before[60], "me too"))
     seen.page.keyboard.press("End")
-    expect(seen.page.get_by_text("That is all.")).to_be_visible()
+    expect(seen.page.get_by_text("End of the list.")).to_be_visible()
     assert seen.ids() == [one for one in before if one != before[60]]
     seen.page.get_by_text("2 new").click()
     expect(seen.page.locator(f'ol.rows > li[data-id="{before[60]}"]')).to_be_visible()
@@ -103,14 +103,14 @@ def test_somebody_without_a_mouse_finds_reads_and_answers_a_conversation(seen: V
     page.keyboard.type("The line is shut off.")
     tab_to(".reply button")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").filter(has_text="Your reply is saved")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Reply saved")).to_be_visible()
     expect(page.locator(".message").last).to_contain_text("The line is shut off.")
     stored = seen.served.call(seen.served.site.backbone.store.messages("gas-smell-2b", limit=1))
     assert (stored[0].text, stored[0].role) == ("The line is shut off.", "operator")
     tab_to("[data-part=conversation] button")
     tab_to("[data-part=orders] button")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").filter(has_text="The work order is closed.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Work order closed.")).to_be_visible()
 
 
 def test_an_operator_moves_a_conversation_and_is_told_of_what_comes_meanwhile(seen: Visit) -> None:

@@ -44,7 +44,7 @@ async def test_of_a_mail_everything_can_be_unfolded(site: Site) -> None:
     await site.backbone.settle(Turn(conversation=meta, messages=(said,)))
     async with site.client() as client:
         page = (await client.get("/conversations/mail:1")).text
-    assert "Show the whole mail" in page
+    assert "Show the full e-mail" in page
     assert "&gt; &lt;b&gt;Shall we come at nine?" in page
 
 
@@ -54,7 +54,7 @@ async def test_a_reply_is_saved_as_an_operators_and_settled(site: Site) -> None:
         answer = await client.post(f"{PATH}/reply", data={"key": key, "text": "Two lines,\r\nboth mine."})
         assert answer.status_code == 303
         after = (await client.get(answer.headers["location"])).text
-    assert "Your reply is saved" in after
+    assert "Reply saved" in after
     last = (await site.backbone.store.messages("gas-smell-2b"))[-1]
     assert (last.text, last.role, last.direction) == ("Two lines,\nboth mine.", "operator", "outbound")
     settled = await site.backbone.store.conversation("gas-smell-2b")
@@ -143,7 +143,7 @@ async def test_a_work_order_is_closed_once_and_for_all(site: Site) -> None:
         form = {"order": re.findall(r'name="order" value="([^"]*)"', page)[0]}
         for _ in range(2):
             answer = await client.post(f"{PATH}/close-order", data=form)
-            assert "The work order is closed." in (await client.get(answer.headers["location"])).text
+            assert "Work order closed." in (await client.get(answer.headers["location"])).text
         assert (await client.post(f"{PATH}/close-order", data={"order": "none"})).status_code == 404
         other = await client.post("/conversations/packages-sunday/close-order", data=form)
         assert other.status_code == 404
@@ -157,7 +157,7 @@ async def test_nobody_undoes_what_somebody_else_has_just_decided(site: Site) -> 
         assert (await client.post(f"{PATH}/update", data=form)).status_code == 303
         late = await client.post(f"{PATH}/update", data={**form, "status": "open"})
         assert late.status_code == 409
-        assert "Somebody changed it" in late.text
+        assert "Somebody else changed" in late.text
         for bad in ({}, {"revision": "x", "status": "open"}, {**form, "revision": "1", "status": "ajar"}):
             assert (await client.post(f"{PATH}/update", data={"": "", **bad})).status_code == 422
         nothing = {"revision": "1"}
@@ -201,7 +201,7 @@ async def test_what_became_of_sending_a_reply_stands_below_it(
 
 async def test_before_a_reply_it_is_said_that_the_person_wrote_stop(site: Site) -> None:
     intake, path = Ingest(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
-    words = "This person wrote STOP:"
+    words = "This person opted out (STOP):"
     async with site.client() as client:
         for number, (opt, said) in enumerate((("", False), ("out", True), ("in", False))):
             await intake.take(sms(number, opt or "Hello", at=site.backbone.clock(), extra={"opt": opt} if opt else {}))
@@ -216,7 +216,7 @@ async def test_a_form_that_has_sent_one_reply_sends_no_other(site: Site) -> None
         await client.post(f"{PATH}/reply", data={"key": key, "text": "One."})
         answer = await client.post(f"{PATH}/reply", data={"key": key, "text": "Another."})
     assert answer.status_code == 409
-    assert "This form has sent another reply." in answer.text
+    assert "This form has already sent another reply." in answer.text
     assert (await texts(site, "gas-smell-2b"))[-1] == "One."
 
 

@@ -45,7 +45,7 @@ def test_words_that_a_session_ended_under_are_there_after_the_next_login(seen: V
     seen.go(PATH)
     expect(_field(seen)).to_have_value(WORDS)
     _send(seen)
-    expect(seen.page.get_by_role("status").filter(has_text="Your reply is saved")).to_be_visible()
+    expect(seen.page.get_by_role("status").filter(has_text="Reply saved")).to_be_visible()
     assert seen.served.call(_replies(seen.served.site)) == [WORDS]
     seen.page.reload()
     expect(_field(seen)).to_have_value("")
@@ -70,7 +70,7 @@ def test_words_that_arrived_though_their_connection_broke_are_sent_once(seen: Vi
     expect(_field(seen)).to_have_value("")
     _field(seen).fill(MORE)
     _send(seen)
-    expect(seen.page.get_by_role("status").filter(has_text="Your reply is saved")).to_be_visible()
+    expect(seen.page.get_by_role("status").filter(has_text="Reply saved")).to_be_visible()
     assert sorted(seen.served.call(_replies(seen.served.site))) == sorted([WORDS, MORE])
 
 

@@ -107,11 +107,11 @@ def test_a_house_without_conversations_waits_for_the_first_one(browser: Browser,
     empty.touch()
     with served(empty, tmp_path) as server, visit(browser, server) as seen:
         page = seen.page
-        expect(page.get_by_text("All quiet")).to_be_visible()
+        expect(page.get_by_text("No conversations yet")).to_be_visible()
         server.call(server.site.settle("first", "Anybody there?"))
         page.get_by_role("link", name="1 new").click()
         expect(page.locator("ol.rows > li")).to_have_count(1)
-        expect(page.get_by_text("All quiet")).to_have_count(0)
+        expect(page.get_by_text("No conversations yet")).to_have_count(0)
         seen.go("/operations")
         expect(page.get_by_text("1 conversation checked")).to_be_visible()
 
@@ -130,7 +130,7 @@ def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser
     with served(many, tmp_path) as server:
         names = server.call(settle_many(server.site))
         with visit(browser, server) as seen:
-            end = seen.page.get_by_text("That is all.")
+            end = seen.page.get_by_text("End of the list.")
             while not end.is_visible():
                 seen.page.keyboard.press("End")
             assert seen.ids() == names
@@ -145,7 +145,7 @@ def test_a_page_that_does_not_load_says_so_and_comes_when_asked_again(browser: B
         expect(failed).to_be_visible()
         seen.page.unroute("**/?cursor=*")
         failed.click()
-        expect(seen.page.get_by_text("That is all.")).to_be_visible()
+        expect(seen.page.get_by_text("End of the list.")).to_be_visible()
         seen.errors.clear()  # the browser says so, too
 
 

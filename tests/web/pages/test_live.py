@@ -79,7 +79,7 @@ def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) ->
     seen.go(PATH)
     page.get_by_label("Reply as an operator").fill("On my way.")
     page.get_by_label("Reply as an operator").press("Control+Enter")
-    expect(page.get_by_text("Your reply is saved")).to_be_visible()
+    expect(page.get_by_text("Reply saved")).to_be_visible()
     last = seen.served.call(store.messages(NAME, limit=1))[0]
     shown = page.locator(".message").last
     at, key = last.at, message_key(NAME, last.id)

@@ -89,13 +89,13 @@ def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> 
         newest = [f"c-{number:02d}" for number in reversed(range(CONVERSATIONS))]
         assert seen.ids() == newest[:50]
         page.keyboard.press("End")
-        expect(page.get_by_text("That is all.")).to_be_visible()
+        expect(page.get_by_text("End of the list.")).to_be_visible()
         assert seen.ids() == newest
 
         page.get_by_role("link", name="c-07").click()
         page.get_by_label("Reply as an operator").fill("The keys are at the office.")
         page.get_by_role("button", name="Send reply").click()
-        expect(page.get_by_text("Your reply is saved")).to_be_visible()
+        expect(page.get_by_text("Reply saved")).to_be_visible()
         expect(page.locator(".message").last).to_contain_text("The keys are at the office.")
         expect(page.locator(".turn").last).to_contain_text("seen by 1 consumer")
         expect(page.locator("[data-part=reactions] .tag-fresh")).to_have_count(1)

@@ -43,7 +43,7 @@ def test_words_that_are_typed_lead_to_the_conversations_in_which_they_were_said(
     page.get_by_role("searchbox").fill("nobody said this")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Nothing matches")).to_be_visible()
-    page.get_by_role("link", name="Look for somebody of that name").click()
+    page.get_by_role("link", name="Search for a person of that name").click()
     expect(page.get_by_role("link", name="Take out nobody said this")).to_be_visible()
 
 
