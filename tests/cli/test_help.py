@@ -21,6 +21,7 @@ COMMANDS = [
     ("inbox",),
     ("show",),
     ("work-orders",),
+    ("opt-outs",),
     ("stats",),
     ("audit",),
     ("sweep",),

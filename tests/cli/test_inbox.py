@@ -314,3 +314,16 @@ def test_what_looks_like_markup_is_shown_as_it_is(db: Path) -> None:
         done = call(*arguments)
         assert text in done.out
         assert "[red]c" in done.out
+
+
+def test_opt_outs_lists_who_wants_no_automatic_messages(filled: Path) -> None:
+    assert call("opt-outs").err == "Nobody has opted out.\n"
+    for address, out in (("+15150000001", 1), ("+15150000002", 0)):
+        execute(filled, f"INSERT INTO opt_outs VALUES ('sms', '{address}', {out}, '2026-03-01T12:00:05.000000Z')")
+    listed = call("opt-outs", "--json").json["optOuts"]
+    assert listed == [
+        {"channel": "sms", "address": "+15150000001", "optedOut": True, "at": "2026-03-01T12:00:05.000000Z"}
+    ]
+    assert [one["optedOut"] for one in call("opt-outs", "--all", "--json").json["optOuts"]] == [True, False]
+    assert "+15150000001" in call("opt-outs").out
+    assert "+15150000002" not in call("opt-outs").out
