@@ -14,7 +14,7 @@ from tests.faults.channels_calls import DESK, ELM, LOGIN, graph_call, mail_call,
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW
 
-from afterturn.channels.email.addresses import MAX_CHARS, mailboxes, spelt
+from afterturn.channels.email.addresses import MAX_CHARS, normalise_address, parse_addresses
 from afterturn.channels.routing import Directory
 from afterturn.channels.state import MessageDetails, message_key
 
@@ -101,7 +101,7 @@ async def test_nobody_else_is_taken_for_the_sender(desk: Desk, written: str) -> 
 @pytest.mark.parametrize("piece", ['"\\', '"', "(", "(\\", "<", "a@", " @", "=?u?q?", '<"', '\\"(', "a:", "<@"])
 def test_a_header_without_end_is_read_in_one_go(piece: str, size: int) -> None:
     """Where it took the square of it, this test would not end."""
-    assert mailboxes(piece * (size // len(piece)))[:1] in ([], ["a@a"])
+    assert parse_addresses(piece * (size // len(piece)))[:1] in ([], ["a@a"])
 
 
 odd = st.text(alphabet='ab@<>()",;:\\ .=?[]üß\r\n\t\ud800', max_size=60)
@@ -109,10 +109,10 @@ odd = st.text(alphabet='ab@<>()",;:\\ .=?[]üß\r\n\t\ud800', max_size=60)
 
 @given(header=odd | st.text(max_size=60))
 def test_whatever_stands_in_a_header_its_addresses_are_spelt_and_stay_so(header: str) -> None:
-    for address in mailboxes(header):
+    for address in parse_addresses(header):
         assert "@" in address
-        assert spelt(address) == address
-        assert mailboxes(address) == mailboxes(f"Somebody <{address}>") == [address]
+        assert normalise_address(address) == address
+        assert parse_addresses(address) == parse_addresses(f"Somebody <{address}>") == [address]
 
 
 names = st.text(alphabet="ab @<>(),;:.ü", max_size=20).map(lambda name: f'"{name}"')
@@ -121,7 +121,7 @@ names = st.text(alphabet="ab @<>(),;:.ü", max_size=20).map(lambda name: f'"{nam
 @given(given_names=st.lists(names, min_size=1, max_size=5), comment=st.text(alphabet="ab @<>,;.ü", max_size=9))
 def test_names_and_comments_are_never_addresses(given_names: list[str], comment: str) -> None:
     written = [f"{name} ({comment}) <p{number}@x.example>" for number, name in enumerate(given_names)]
-    assert mailboxes(", ".join(written)) == [f"p{number}@x.example" for number in range(len(written))]
+    assert parse_addresses(", ".join(written)) == [f"p{number}@x.example" for number in range(len(written))]
 
 
 async def test_a_domain_in_any_script_is_one_and_found_in_the_directory(desk: Desk) -> None:

@@ -21,7 +21,7 @@ from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
 from afterturn.bootstrap.bridging import open_bridge
 from afterturn.bootstrap.lambda_bridge import BridgeFunction
-from afterturn.bootstrap.lambda_webhooks import Function as FunnelFunction
+from afterturn.bootstrap.lambda_webhooks import WebhooksFunction as FunnelFunction
 from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable

@@ -16,7 +16,7 @@ from tests.unit.channels.channels import NOW, SAMPLES, request, signed_sample
 from tests.unit.channels.mutations import mutate
 from tests.unit.channels.mutations_mail import mutate_mail
 
-from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook import webhook as outlook
 from afterturn.channels.ses import webhook as ses
 from afterturn.channels.telegram import webhook as telegram
@@ -88,7 +88,7 @@ def _target(name: str) -> Target:
     provider, file = name.split("/")
     body = (SAMPLES / name).read_bytes()
     if provider == "email-raw":
-        receipt = Receipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
+        receipt = MailReceipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
         return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), mails.assert_fits)
     if provider == "ses-sns":
         return Target(name, body, mutate, lambda raw: ses.parse(request(raw), now=NOW), mails.assert_fits)

@@ -10,7 +10,7 @@ from typing import Protocol
 from afterturn.bootstrap.access import access_of
 from afterturn.channels.agent import TIMEOUTS, AgentWebhook
 from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.http_client import open_http
 from afterturn.channels.ingest import ConversationWriter, Ingest, IngestStore
 from afterturn.channels.outbox import Outbox, Sendable
@@ -61,7 +61,7 @@ async def open_channels(
         context = ProviderContext(
             clock=clock,
             store=store,
-            receive=router.take,
+            receive=router.receive,
             aws=access_of(settings),
             own_addresses=own_addresses(settings, providers),
             public_url=settings.public_url,
@@ -84,7 +84,9 @@ async def open_channels(
 def own_addresses(settings: Settings, providers: Sequence[Provider] = PROVIDERS) -> frozenset[str]:
     """The company's mail addresses and domains: those that are set, and the providers' mailboxes."""
     mailboxes = [getattr(settings, provider.mailboxes) for provider in providers if provider.mailboxes]
-    return frozenset(spelt(address) for addresses in (settings.own_addresses, *mailboxes) for address in addresses)
+    return frozenset(
+        normalise_address(address) for addresses in (settings.own_addresses, *mailboxes) for address in addresses
+    )
 
 
 async def _agent(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Responder:

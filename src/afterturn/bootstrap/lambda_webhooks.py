@@ -26,26 +26,26 @@ from afterturn.settle import Settler
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenWebhooks:
     """What a request can be for. ``doors``: of the channels that are set up."""
 
     settings: Settings
     turns: TurnEndpoint | None
-    doors: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]] | None
+    router: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]] | None
     channels: tuple[str, ...]
 
     async def answer(self, path: str, request: WebhookRequest) -> WebhookResponse:
         if path == TURNS_PATH and self.turns is not None:
             return await self.turns(request)
-        if self.doors is None:
+        if self.router is None:
             return error_response(404, "not_found", f"there is {TURNS_PATH}")
         if public := self.settings.public_url:
             target = request.url.split("/", 3)[3]
             request = WebhookRequest(request.method, public_url(public, target), request.headers, request.body)
-        return await self.doors(path, request)
+        return await self.router(path, request)
 
 
-class Function:
+class WebhooksFunction:
     """Answers requests of its function URL, and the probe of ``afterturn aws deploy``.
 
     Table and queues are opened at the first call and stay open for the next ones.
@@ -53,8 +53,8 @@ class Function:
 
     def __init__(self) -> None:
         self._loop = asyncio.Runner()
-        self._opening: AbstractAsyncContextManager[Opened] | None = None
-        self._opened: Opened | None = None
+        self._opening: AbstractAsyncContextManager[OpenWebhooks] | None = None
+        self._opened: OpenWebhooks | None = None
 
     def __call__(self, event: Any, context: object = None) -> dict[str, Any]:
         """Raises ConfigError for settings that make no sense: only a probe shows those before anything is served."""
@@ -74,7 +74,7 @@ class Function:
 
     async def _served(self, path: str, request: WebhookRequest) -> WebhookResponse:
         if self._opened is None:
-            self._opening = open_doors()
+            self._opening = open_webhooks()
             try:
                 self._opened = await self._opening.__aenter__()
             except ConfigError:
@@ -86,7 +86,7 @@ class Function:
 
 async def probe() -> dict[str, Any]:
     """Who this is, told after table, queues and secrets were looked at."""
-    async with open_doors() as opened:
+    async with open_webhooks() as opened:
         settings = opened.settings
         names = Names.of(settings.lane.value, settings.table)
         return {
@@ -100,7 +100,7 @@ async def probe() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_doors() -> AsyncIterator[Opened]:
+async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
     """Everything that the settings set up. Raises ConfigError where that is nothing: nobody may settle unsigned."""
     settings = function_settings()
     if settings.turns_secret is None and not settings.has_channels:
@@ -112,14 +112,14 @@ async def open_doors() -> AsyncIterator[Opened]:
         secret = settings.turns_secret
         turns = None if secret is None else TurnEndpoint(settler.settle, secret, system_clock)
         if not settings.has_channels:
-            yield Opened(settings, turns, None, ())
+            yield OpenWebhooks(settings, turns, None, ())
             return
         from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - who only takes turns loads no channel
 
         responder = app_named().answers
         async with open_channels(settler, store, settings, system_clock, responder=responder) as webhooks:
-            yield Opened(settings, turns, webhooks.doors, tuple(sorted(webhooks.doors.endpoints)))
+            yield OpenWebhooks(settings, turns, webhooks.doors, tuple(sorted(webhooks.doors.endpoints)))
 
 
 set_up_logging()
-handler = Function()
+handler = WebhooksFunction()

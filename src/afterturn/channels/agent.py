@@ -19,7 +19,7 @@ from afterturn.ids import digest
 from afterturn.signing import signed_headers, signer
 from afterturn.strict_json import read_json
 
-TIMEOUTS = HttpTimeouts(connect=5.0, silence=60.0, whole=60.0)
+TIMEOUTS = HttpTimeouts(connect=5.0, read=60.0, total=60.0)
 """A model takes its time."""
 
 MAX_ANSWER_BYTES = 1_000_000
@@ -34,10 +34,10 @@ class AgentWebhook:
         self._url = url
         self._clock = clock
 
-    async def __call__(self, asked: ReplyRequest) -> str | None:
+    async def __call__(self, request: ReplyRequest) -> str | None:
         """Raises DeliveryFailed where no answer can be had now; it holds nothing of what was said."""
-        body = _body(asked)
-        webhook_id = digest(asked.conversation.id, asked.messages[-1].id if asked.messages else "")
+        body = _body(request)
+        webhook_id = digest(request.conversation.id, request.messages[-1].id if request.messages else "")
         headers = signed_headers(self._webhook, webhook_id, self._clock(), body)
         try:
             answer = await self._http.call(

@@ -37,8 +37,8 @@ class HttpTimeouts:
     """Seconds: to connect, of silence, and for the whole call."""
 
     connect: float = 5.0
-    silence: float = 15.0
-    whole: float = 30.0
+    read: float = 15.0
+    total: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class HttpClient:
             raise RequestNotSent("InvalidURL") from None
         request.url = _Unlogged(request.url)
         try:
-            async with asyncio.timeout(self._limits.whole):
+            async with asyncio.timeout(self._limits.total):
                 response = await self._client.send(request, stream=True, follow_redirects=False, auth=None)
                 try:
                     return await _read(response, max_bytes)
@@ -122,7 +122,7 @@ class HttpClient:
             raise ResponseLost(kind) from None
 
     def _timeout(self) -> httpx.Timeout:
-        return httpx.Timeout(self._limits.silence, connect=self._limits.connect, pool=self._limits.connect)
+        return httpx.Timeout(self._limits.read, connect=self._limits.connect, pool=self._limits.connect)
 
 
 @asynccontextmanager
@@ -156,20 +156,20 @@ async def _read(response: httpx.Response, max_bytes: int) -> HttpResponse:
 
 
 async def send_once(
-    http: HttpClient, where: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+    http: HttpClient, provider: str, method: str, url: str, headers: Mapping[str, str], body: bytes
 ) -> HttpResponse:
     """The answer to a request that must not be made twice. Raises TryLater where it was not sent, else Uncertain."""
     try:
         return await http.call(method, url, headers=headers, body=body)
     except RequestNotSent as error:
-        raise TryLater(where, Reason.UNREACHABLE, str(error)) from None
+        raise TryLater(provider, Reason.UNREACHABLE, str(error)) from None
     except ResponseLost as error:
-        raise Uncertain(where, Reason.ANSWER_LOST, str(error)) from None
+        raise Uncertain(provider, Reason.ANSWER_LOST, str(error)) from None
 
 
 async def send_repeatable(
     http: HttpClient,
-    where: str,
+    provider: str,
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -180,10 +180,10 @@ async def send_repeatable(
     try:
         return await http.call(method, url, headers=headers, body=body, max_bytes=max_bytes or MAX_RESPONSE_BYTES)
     except (RequestNotSent, ResponseLost) as error:
-        raise TryLater(where, Reason.UNREACHABLE, str(error)) from None
+        raise TryLater(provider, Reason.UNREACHABLE, str(error)) from None
 
 
-def failure_of(where: str, answer: HttpResponse, now: datetime) -> SendFailed | None:
+def failure_of(provider: str, answer: HttpResponse, now: datetime) -> SendFailed | None:
     """What every provider means by a status: that it was not taken now, or that nobody knows. None for the others.
 
     502 and 504 come from a gateway that lost the server behind it, with the request.
@@ -191,15 +191,15 @@ def failure_of(where: str, answer: HttpResponse, now: datetime) -> SendFailed | 
     code = str(answer.status)
     after = retry_after(answer.headers.get("retry-after", ""), now)
     if answer.status == 429:
-        return TryLater(where, Reason.THROTTLED, code, after=after)
+        return TryLater(provider, Reason.THROTTLED, code, after=after)
     if answer.status in (401, 407):
-        return TryLater(where, Reason.CONFIGURATION, code, after=after or CONFIGURATION_PAUSE)
+        return TryLater(provider, Reason.CONFIGURATION, code, after=after or CONFIGURATION_PAUSE)
     if answer.status in (502, 504):
-        return Uncertain(where, Reason.ANSWER_LOST, code)
+        return Uncertain(provider, Reason.ANSWER_LOST, code)
     if answer.status >= 500 or answer.status == 408:
-        return TryLater(where, Reason.UNAVAILABLE, code, after=after)
+        return TryLater(provider, Reason.UNAVAILABLE, code, after=after)
     if 300 <= answer.status < 400:
-        return TryLater(where, Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
+        return TryLater(provider, Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
     return None
 
 

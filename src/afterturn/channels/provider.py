@@ -30,7 +30,8 @@ class Provider:
         settings: its settings. A field ``acme_token`` is the variable ``AFTERTURN_ACME_TOKEN``.
         opened_by: the setting that opens its webhook, such as a token or a secret.
         module: the module with ``connect(settings, context)``, an async context manager that yields a
-            :class:`Connection`. It is imported only if one of the settings is set, so it may import what it needs.
+            :class:`ProviderConnection`. It is imported only if one of the settings is set, so it may load heavy
+            packages.
         mailboxes: the setting that lists mailboxes of ours. Mail from them is our own.
     """
 
@@ -44,7 +45,7 @@ class Provider:
         """Whether any of its settings differs from the default."""
         return any(getattr(settings, name) != field.default for name, field in self.settings.model_fields.items())
 
-    def connect(self, settings: object, context: ProviderContext) -> AbstractAsyncContextManager[Connection]:
+    def connect(self, settings: object, context: ProviderContext) -> AbstractAsyncContextManager[ProviderConnection]:
         """Import the provider's module and connect.
 
         Raises:
@@ -52,7 +53,7 @@ class Provider:
             MissingExtra: it needs a package that is not installed.
         """
         connect = import_module(self.module).connect
-        return cast("AbstractAsyncContextManager[Connection]", connect(settings, context))
+        return cast("AbstractAsyncContextManager[ProviderConnection]", connect(settings, context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class SenderBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ProviderConnection:
     """What a connected provider contributes.
 
     Attributes:
@@ -117,11 +118,11 @@ def choose_sender(bindings: Sequence[SenderBinding], message: OutboundMessage) -
 
 def webhooks_only(
     endpoints: Callable[[Any, ProviderContext], Mapping[str, WebhookEndpoint]],
-) -> Callable[[Any, ProviderContext], AbstractAsyncContextManager[Connection]]:
+) -> Callable[[Any, ProviderContext], AbstractAsyncContextManager[ProviderConnection]]:
     """The ``connect`` of a provider that has webhooks and nothing else."""
 
     @asynccontextmanager
-    async def connect(settings: Any, context: ProviderContext) -> AsyncIterator[Connection]:
-        yield Connection(endpoints(settings, context))
+    async def connect(settings: Any, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
+        yield ProviderConnection(endpoints(settings, context))
 
     return connect

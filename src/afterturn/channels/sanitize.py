@@ -92,7 +92,7 @@ def ignored_reason(value: object, others: Collection[str]) -> str:
     return "unknown-kind"
 
 
-def label(value: object) -> str:
+def clean_label(value: object) -> str:
     """A provider's own word for something, such as a reason; ``""`` for what does not look like one."""
     return value if isinstance(value, str) and _LABEL.match(value) else ""
 

@@ -14,6 +14,7 @@ call that is cancelled is as uncertain as a lost answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +24,8 @@ from typing import Protocol
 from afterturn.channels.types import ThreadMigrated
 from afterturn.errors import AfterturnError
 from afterturn.model import Attachment, Channel
+
+_HTTPS = re.compile(r"https://[A-Za-z0-9._~\[\]:-]+(?:[/?#][!-~]*)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +116,9 @@ _ADVICE = {
 class SendFailed(AfterturnError):
     """A message was not sent, or perhaps not. ``code``: the provider's own word for it, never content."""
 
-    def __init__(self, where: str, reason: Reason, code: str | None = None) -> None:
-        super().__init__(f"{where}: {_ADVICE[reason]}" + (f" ({code})" if code else ""))
-        self.where = where
+    def __init__(self, provider: str, reason: Reason, code: str | None = None) -> None:
+        super().__init__(f"{provider}: {_ADVICE[reason]}" + (f" ({code})" if code else ""))
+        self.provider = provider
         self.reason = reason
         self.code = code
 
@@ -127,8 +130,10 @@ class Undeliverable(SendFailed):
 class TryLater(SendFailed):
     """It was not taken, for sure. ``after``: how long to wait at least, where the provider or the trouble says so."""
 
-    def __init__(self, where: str, reason: Reason, code: str | None = None, *, after: timedelta | None = None) -> None:
-        super().__init__(where, reason, code)
+    def __init__(
+        self, provider: str, reason: Reason, code: str | None = None, *, after: timedelta | None = None
+    ) -> None:
+        super().__init__(provider, reason, code)
         self.after = after
 
 
@@ -155,15 +160,15 @@ class Sender(Protocol):
 class ProviderErrors:
     """A provider's error codes: what each means. ``later``: which of them pass, or can be put right."""
 
-    never: Mapping[str, Reason] = field(default_factory=dict)
-    later: Mapping[str, Reason] = field(default_factory=dict)
+    permanent: Mapping[str, Reason] = field(default_factory=dict)
+    temporary: Mapping[str, Reason] = field(default_factory=dict)
 
-    def error_of(self, where: str, code: str, *, after: timedelta | None = None) -> SendFailed | None:
+    def error_of(self, provider: str, code: str, *, after: timedelta | None = None) -> SendFailed | None:
         """The error for a code, None for an unknown one."""
-        if code in self.never:
-            return Undeliverable(where, self.never[code], code)
-        if code in self.later:
-            return TryLater(where, self.later[code], code, after=after or pause_after(self.later[code]))
+        if code in self.permanent:
+            return Undeliverable(provider, self.permanent[code], code)
+        if code in self.temporary:
+            return TryLater(provider, self.temporary[code], code, after=after or pause_after(self.temporary[code]))
         return None
 
 
@@ -174,3 +179,19 @@ CONFIGURATION_PAUSE = timedelta(minutes=15)
 def pause_after(reason: Reason) -> timedelta | None:
     """How long to wait where the provider does not say."""
     return CONFIGURATION_PAUSE if reason is Reason.CONFIGURATION else None
+
+
+def public_attachments(message: OutboundMessage, provider: str) -> tuple[Attachment, ...]:
+    """The message's files. Raises Undeliverable where one is at no https address: it could not be had by others."""
+    if not all(_HTTPS.match(file.url) for file in message.attachments):
+        raise Undeliverable(provider, Reason.BAD_ATTACHMENT)
+    return message.attachments
+
+
+def text_with_links(message: OutboundMessage, provider: str) -> str:
+    """The text, and a line for each file: for channels that take no files by address."""
+    lines = [
+        f"{file.name.strip()}: {file.url}" if file.name.strip() else file.url
+        for file in public_attachments(message, provider)
+    ]
+    return "\n\n".join(filter(None, (message.text.rstrip() if lines else message.text, "\n".join(lines))))

@@ -142,6 +142,6 @@ def _inside(at: int, spans: list[tuple[int, int]]) -> bool:
     return any(start < at < end for start, end in spans)
 
 
-def shown(pieces: tuple[str, ...]) -> Iterator[str]:
+def non_blank(pieces: tuple[str, ...]) -> Iterator[str]:
     """Those that hold more than space: no channel sends the others."""
     return (piece for piece in pieces if piece.strip())

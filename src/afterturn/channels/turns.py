@@ -29,7 +29,7 @@ MAX_BODY_BYTES = 2 * MAX_TURN_BYTES
 """JSON may spell a character with more bytes than it has."""
 
 
-class SettledTurn(Protocol):
+class SettleOutcome(Protocol):
     """What settling tells."""
 
     @property
@@ -42,7 +42,7 @@ class SettledTurn(Protocol):
 class TurnEndpoint:
     """Takes ``POST`` requests. ``secret``: ``whsec_…``; raises ConfigError where it is none."""
 
-    def __init__(self, settle: Callable[[Turn], Awaitable[SettledTurn]], secret: SecretStr, clock: Clock) -> None:
+    def __init__(self, settle: Callable[[Turn], Awaitable[SettleOutcome]], secret: SecretStr, clock: Clock) -> None:
         self._settle = settle
         self._clock = clock
         self._verifier = SignatureVerifier(secret, "turns")

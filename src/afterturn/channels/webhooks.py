@@ -103,10 +103,10 @@ class WebhookRouter:
                 return WebhookResponse(arrival.status, arrival.body, {"content-type": arrival.content_type})
             if arrival == UNREADABLE:
                 _unreadable(path)
-            await self.take(arrival, now)
+            await self.receive(arrival, now)
         return door.response
 
-    async def take(self, arrival: ChannelEvent, now: datetime) -> None:
+    async def receive(self, arrival: ChannelEvent, now: datetime) -> None:
         """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
         if isinstance(arrival, SubscriptionEvent):
             if keep := self.upkeep.get(arrival.source):
@@ -139,7 +139,7 @@ def _not_fetched(error: SendFailed, door: WebhookEndpoint) -> WebhookResponse:
     """Sent again, it may be had; what never will is not asked for again."""
     later = isinstance(error, TryLater)
     level = logging.WARNING if later else logging.ERROR
-    telemetry.log("fetch_failed", level=level, stage=error.where, error=error.reason.value)
+    telemetry.log("fetch_failed", level=level, stage=error.provider, error=error.reason.value)
     again = {"retry-after": str(RETRY_AFTER_S)}
     return (
         error_response(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.response

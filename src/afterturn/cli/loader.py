@@ -43,7 +43,7 @@ class ImportCounts:
             "conversations": pair(self.conversations, self.new_conversations),
             "turns": pair(self.turns, self.new_turns),
             "messages": pair(self.messages, self.new_messages),
-            "bad": [{"place": one.place, "problem": one.problem} for one in self.bad],
+            "bad": [{"place": one.location, "problem": one.problem} for one in self.bad],
         }
 
 
@@ -120,7 +120,7 @@ class Loader:
             try:
                 new = not await self._is_known(turn) and (await self._backbone.settle(turn)).new
             except InvalidRecord as error:
-                self._bad(BadRecord(f"{one.place}, turn {number}", str(error)))
+                self._bad(BadRecord(f"{one.location}, turn {number}", str(error)))
                 continue
             tally.turns += 1
             tally.new_turns += new

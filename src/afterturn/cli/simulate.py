@@ -137,7 +137,7 @@ async def _simulate(
             "hidden": hidden,
             "turns": turns,
             "seed": seed,
-            "bad": [{"place": one.place, "problem": one.problem} for one in bad],
+            "bad": [{"place": one.location, "problem": one.problem} for one in bad],
             "interrupted": stopped,
         }
         write_json({**told, "began": to_text(begins)})

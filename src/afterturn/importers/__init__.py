@@ -3,10 +3,10 @@
 >>> for found in read(Path("backup.jsonl.gz")):      # doctest: +SKIP
 ...     match found:
 ...         case ImportedConversation(meta, turns): ...
-...         case BadRecord(place, problem): ...
+...         case BadRecord(location, problem): ...
 
 A second reading of a file gives the same ids, times and keys, so importing it again adds nothing. A bad record is
-named with its place and the others come in; of a conversation with a bad message the other messages come in.
+named with its location and the others come in; of a conversation with a bad message the other messages come in.
 Times in the future are bad. Control characters are cleaned as :mod:`afterturn.model` says.
 
 Whoever answered is an ``agent``: these files don't tell a person from a machine.
@@ -23,28 +23,28 @@ from afterturn.clock import Clock, system_clock
 from afterturn.errors import InvalidInput
 from afterturn.ids import check_region
 
-from . import dialogues, jsonl, mbox, sms, telegram
-from .detection import Format, detect, known
-from .records import BadRecord, ImportedConversation, Options
-from .source import Source
+from . import dialogues, jsonl, mbox, sms_xml, telegram_export
+from .detection import Format, detect_format, known_formats
+from .records import BadRecord, ImportedConversation, ImportOptions
+from .source import ImportFile
 
 __all__ = [
     "BadRecord",
     "Format",
+    "ImportOptions",
     "ImportedConversation",
-    "Options",
     "Reader",
-    "detect",
+    "detect_format",
     "read",
 ]
 
-_Conversations = Callable[[Source, Options], Iterator[ImportedConversation | BadRecord]]
+_Conversations = Callable[[ImportFile, ImportOptions], Iterator[ImportedConversation | BadRecord]]
 _READERS: dict[Format, tuple[_Conversations, int]] = {
     Format.AFTERTURN: (jsonl.conversations, 1),
     Format.DIALOGUES: (dialogues.conversations, 1),
     Format.MBOX: (mbox.conversations, 2),
-    Format.TELEGRAM: (telegram.conversations, 1),
-    Format.SMS: (sms.conversations, 1),
+    Format.TELEGRAM: (telegram_export.conversations, 1),
+    Format.SMS: (sms_xml.conversations, 1),
 }
 """The reader of each format and how often it goes through the file."""
 
@@ -55,11 +55,11 @@ class Reader(Iterator[ImportedConversation | BadRecord]):
     The file is closed at its end, by :meth:`close` and at the end of a ``with`` block.
     """
 
-    def __init__(self, path: Path, format: Format, options: Options) -> None:
+    def __init__(self, path: Path, format: Format, options: ImportOptions) -> None:
         self.path = path
         self.format = format
         conversations, passes = _READERS[format]
-        self._source = Source(path, passes=passes)
+        self._source = ImportFile(path, passes=passes)
         self._found = conversations(self._source, options)
 
     @property
@@ -117,9 +117,9 @@ def read(
         except ValueError as error:
             raise InvalidInput(f"region {error}") from None
     if format is None:
-        chosen = detect(path)
+        chosen = detect_format(path)
     elif format in list(Format):
         chosen = Format(format)
     else:
-        raise InvalidInput(f"format {format!r} is not known: {known()}")
-    return Reader(path, chosen, Options(frozenset(own), property_id, clock, region))
+        raise InvalidInput(f"format {format!r} is not known: {known_formats()}")
+    return Reader(path, chosen, ImportOptions(frozenset(own), property_id, clock, region))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from afterturn.errors import InvalidInput
 
-from .source import GZIP_MAGIC, Source
+from .source import GZIP_MAGIC, ImportFile
 
 _HEAD_BYTES = 2**16
 
@@ -47,9 +47,9 @@ _HINTS = (
 _SUFFIXES = {".jsonl": Format.AFTERTURN, ".ndjson": Format.AFTERTURN, ".mbox": Format.MBOX, ".mbx": Format.MBOX}
 
 
-def detect(path: Path) -> Format:
+def detect_format(path: Path) -> Format:
     """The format of a file; raises InvalidInput that names the known formats where it has none of them."""
-    source = Source(path)
+    source = ImportFile(path)
     try:
         head = source.read(_HEAD_BYTES)
     finally:
@@ -63,13 +63,13 @@ def detect(path: Path) -> Format:
     if not found and b"\0" not in head:
         found = _SUFFIXES.get(path.with_suffix("").suffix if packed else path.suffix)
     if not found:
-        raise InvalidInput(f"{path}: is in none of the formats that can be read: {known()}")
+        raise InvalidInput(f"{path}: is in none of the formats that can be read: {known_formats()}")
     if packed and found not in {Format.AFTERTURN, Format.DIALOGUES}:
         raise InvalidInput(f"{path}: is {found.label}, packed; unpack it first")
     return found
 
 
-def known() -> str:
+def known_formats() -> str:
     """The formats and their names, for messages."""
     return "; ".join(f"{format} = {format.label}" for format in Format)
 

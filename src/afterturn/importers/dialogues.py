@@ -4,7 +4,7 @@ Such dialogues have no channel, no property and no time. Each gets its own out o
 run gives the same: one of the five channels, one of forty properties (one dialogue in eight has none), a start
 within 2025 and seconds to minutes between utterances. What is asked of a service that lets homes is a ``lead``.
 
-The conversation's id is the dialogue's; message ids are the place in the dialogue (``m1``, ``m2``, …), so a bad
+The conversation's id is the dialogue's; message ids are positions in the dialogue (``m1``, ``m2``, …), so a bad
 utterance, which is named and left out, moves no other.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
-from .records import BadRecord, ImportedConversation, Options, make
-from .source import Source, json_object
+from .records import BadRecord, ImportedConversation, ImportOptions, make_record
+from .source import ImportFile, json_object
 from .turns import make_turns
 
 PROPERTIES = 40
@@ -30,7 +30,7 @@ _SPEAKERS = {
 }
 
 
-def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """The dialogues of the file, line by line."""
     seen: set[str] = set()
     for entry in source.lines():
@@ -38,32 +38,34 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
             yield entry
             continue
         number, line = entry
-        place = f"{source.name}:{number}"
+        location = f"{source.name}:{number}"
         value = json_object(line)
         if isinstance(value, str):
-            yield BadRecord(place, value)
+            yield BadRecord(location, value)
             continue
-        for result in _dialogue(value, place, options):
+        for result in _dialogue(value, location, options):
             if isinstance(result, ImportedConversation):
                 if result.meta.id in seen:
                     # Its messages have the ids of the first one's: they would vanish in them.
-                    yield BadRecord(place, "dialogue_id: is that of an earlier line")
+                    yield BadRecord(location, "dialogue_id: is that of an earlier line")
                     continue
                 seen.add(result.meta.id)
             yield result
 
 
-def _dialogue(value: Mapping[str, Any], place: str, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+def _dialogue(
+    value: Mapping[str, Any], location: str, options: ImportOptions
+) -> Iterator[ImportedConversation | BadRecord]:
     name, utterances = value.get("dialogue_id"), value.get("turns")
     if not isinstance(name, str):
-        yield BadRecord(place, "dialogue_id: is missing or not a string")
+        yield BadRecord(location, "dialogue_id: is missing or not a string")
         return
     if not isinstance(utterances, list):
-        yield BadRecord(place, "turns: is missing or not a list")
+        yield BadRecord(location, "turns: is missing or not a list")
         return
     chance = _Chance(name)
     at = _START + timedelta(milliseconds=chance.below(_LATEST_START // timedelta(milliseconds=1)))
-    meta = make(
+    meta = make_record(
         ConversationMeta,
         {
             "id": name,
@@ -72,34 +74,34 @@ def _dialogue(value: Mapping[str, Any], place: str, options: Options) -> Iterato
             "type": _type(value.get("services")),
             "created_at": at,
         },
-        place,
+        location,
     )
     if isinstance(meta, BadRecord):
         yield meta
         return
     messages = []
     for number, utterance in enumerate(utterances, 1):
-        message = _utterance(utterance, number, at, f"{place}, turn {number}")
+        message = _utterance(utterance, number, at, f"{location}, turn {number}")
         if isinstance(message, BadRecord):
             yield message
         else:
             messages.append(message)
         answered = isinstance(utterance, dict) and utterance.get("speaker") == "user"
         at += timedelta(milliseconds=chance.between(4_000, 90_000) if answered else chance.between(8_000, 600_000))
-    yield ImportedConversation(meta, make_turns(meta, messages), place)
+    yield ImportedConversation(meta, make_turns(meta, messages), location)
 
 
-def _utterance(utterance: object, number: int, at: datetime, place: str) -> Message | BadRecord:
+def _utterance(utterance: object, number: int, at: datetime, location: str) -> Message | BadRecord:
     if not isinstance(utterance, dict):
-        return BadRecord(place, "is not a JSON object")
+        return BadRecord(location, "is not a JSON object")
     speaker = utterance.get("speaker")
     if not isinstance(speaker, str) or speaker not in _SPEAKERS:
-        return BadRecord(place, "speaker: is neither user nor agent")
+        return BadRecord(location, "speaker: is neither user nor agent")
     direction, role = _SPEAKERS[speaker]
-    return make(
+    return make_record(
         Message,
         {"id": f"m{number}", "direction": direction, "role": role, "text": utterance.get("text"), "at": at},
-        place,
+        location,
     )
 
 

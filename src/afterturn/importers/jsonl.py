@@ -41,8 +41,8 @@ from afterturn.model import (
     Turn,
 )
 
-from .records import BadRecord, ImportedConversation, Options, make, time_problem
-from .source import Source, json_object
+from .records import BadRecord, ImportedConversation, ImportOptions, make_record, time_problem
+from .source import ImportFile, json_object
 from .turns import make_turns, thread_order
 
 
@@ -73,19 +73,19 @@ def document(
     return line
 
 
-def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """The conversations of the file, line by line."""
     for entry in source.lines():
         if isinstance(entry, BadRecord):
             yield entry
             continue
         number, line = entry
-        place = f"{source.name}:{number}"
+        location = f"{source.name}:{number}"
         value = json_object(line)
         if isinstance(value, str):
-            yield BadRecord(place, value)
+            yield BadRecord(location, value)
         else:
-            yield from _conversation(value, place, options)
+            yield from _conversation(value, location, options)
 
 
 _LINE_KEYS = frozenset(_Line.model_fields)
@@ -96,50 +96,56 @@ _STORED_ONLY = frozenset(
 )
 
 
-def _conversation(value: Mapping[str, Any], place: str, options: Options) -> Iterator[ImportedConversation | BadRecord]:
-    line = make(_Line, {key: value[key] for key in _LINE_KEYS & value.keys()}, place)
+def _conversation(
+    value: Mapping[str, Any], location: str, options: ImportOptions
+) -> Iterator[ImportedConversation | BadRecord]:
+    line = make_record(_Line, {key: value[key] for key in _LINE_KEYS & value.keys()}, location)
     if isinstance(line, BadRecord):
         yield line
         return
-    meta = make(ConversationMeta, {key: v for key, v in line.conversation.items() if key not in _STORED_ONLY}, place)
+    meta = make_record(
+        ConversationMeta, {key: v for key, v in line.conversation.items() if key not in _STORED_ONLY}, location
+    )
     if isinstance(meta, ConversationMeta) and meta.property_id is None and options.property_id is not None:
-        meta = make(ConversationMeta, meta.model_dump() | {"property_id": options.property_id}, place)
+        meta = make_record(ConversationMeta, meta.model_dump() | {"property_id": options.property_id}, location)
     if isinstance(meta, BadRecord):
         yield meta
         return
     if meta.created_at and (problem := time_problem(meta.created_at, options, oldest=EPOCH)):
-        yield BadRecord(place, f"createdAt: {problem}")
+        yield BadRecord(location, f"createdAt: {problem}")
         return
 
     messages: list[Message] = []
     ids: set[str] = set()
     provider_ids: set[str] = set()
     for number, item in enumerate(line.messages, 1):
-        message = _message(item, f"{place}, message {number}", options, ids, provider_ids)
+        message = _message(item, f"{location}, message {number}", options, ids, provider_ids)
         if isinstance(message, BadRecord):
             yield message
         else:
             messages.append(message)
     messages = thread_order(messages)
-    turns = _turns(meta, messages, line.turns, place, options)
+    turns = _turns(meta, messages, line.turns, location, options)
     if isinstance(turns, BadRecord):
         yield turns
         turns = make_turns(meta, messages)
-    yield ImportedConversation(meta, turns, place)
+    yield ImportedConversation(meta, turns, location)
 
 
-def _message(item: object, place: str, options: Options, ids: set[str], provider_ids: set[str]) -> Message | BadRecord:
+def _message(
+    item: object, location: str, options: ImportOptions, ids: set[str], provider_ids: set[str]
+) -> Message | BadRecord:
     if not isinstance(item, dict):
-        return BadRecord(place, "is not a JSON object")
-    message = make(Message, item, place)
+        return BadRecord(location, "is not a JSON object")
+    message = make_record(Message, item, location)
     if isinstance(message, BadRecord):
         return message
     if problem := time_problem(message.at, options, oldest=EPOCH):
-        return BadRecord(place, f"at: {problem}")
+        return BadRecord(location, f"at: {problem}")
     if message.id in ids:
-        return BadRecord(place, "id: is that of an earlier message of the conversation")
+        return BadRecord(location, "id: is that of an earlier message of the conversation")
     if message.provider_id in provider_ids:
-        return BadRecord(place, "providerId: is that of an earlier message of the conversation")
+        return BadRecord(location, "providerId: is that of an earlier message of the conversation")
     ids.add(message.id)
     if message.provider_id:
         provider_ids.add(message.provider_id)
@@ -147,14 +153,14 @@ def _message(item: object, place: str, options: Options, ids: set[str], provider
 
 
 def _turns(
-    meta: ConversationMeta, messages: Sequence[Message], items: Sequence[object], place: str, options: Options
+    meta: ConversationMeta, messages: Sequence[Message], items: Sequence[object], location: str, options: ImportOptions
 ) -> tuple[Turn, ...] | BadRecord:
     """Turns as the line says they ended, and by the rule what comes after them."""
     positions = {message.id: i for i, message in enumerate(messages)}
     turns: list[Turn] = []
     start = 0
     for number, item in enumerate(items, 1):
-        turn_place = f"{place}, turn {number}"
+        turn_place = f"{location}, turn {number}"
         end = _turn_end(item, turn_place, options)
         if isinstance(end, BadRecord):
             return end
@@ -169,16 +175,16 @@ def _turns(
     return (*turns, *make_turns(meta, messages[start:]))
 
 
-def _turn_end(item: object, place: str, options: Options) -> TurnEnd | BadRecord:
+def _turn_end(item: object, location: str, options: ImportOptions) -> TurnEnd | BadRecord:
     if not isinstance(item, dict):
-        return BadRecord(place, "is not a JSON object")
-    end = make(TurnEnd, item, place)
+        return BadRecord(location, "is not a JSON object")
+    end = make_record(TurnEnd, item, location)
     if isinstance(end, TurnEnd) and (problem := time_problem(end.at, options, oldest=EPOCH)):
-        return BadRecord(place, f"at: {problem}")
+        return BadRecord(location, f"at: {problem}")
     return end
 
 
-def _turn(meta: ConversationMeta, messages: Sequence[Message], end: TurnEnd, place: str) -> Turn | BadRecord:
+def _turn(meta: ConversationMeta, messages: Sequence[Message], end: TurnEnd, location: str) -> Turn | BadRecord:
     key = digest(meta.id, end.through, end.at.isoformat(), *(message.id for message in messages))
     values = {
         "conversation": meta,
@@ -187,4 +193,4 @@ def _turn(meta: ConversationMeta, messages: Sequence[Message], end: TurnEnd, pla
         "flush_mode": end.flush_mode,
         "key": f"import:{key}",
     }
-    return make(Turn, values, place)
+    return make_record(Turn, values, location)

@@ -1,8 +1,8 @@
 """An mbox file of mail (Gmail Takeout, Thunderbird, mutt).
 
-A conversation is a thread (:mod:`~afterturn.importers.mail_threads`); its id is ``mail:`` and the id at the thread's
+A conversation is a thread (:func:`group_into_threads`); its id is ``mail:`` and the id at the thread's
 root. Who is us: ``own`` names addresses or domains (``@example.com``); without it
-:func:`~afterturn.importers.mail_threads.own_addresses` says. What they sent is outbound. An automatic mail
+:func:`guess_own_addresses` decides. What they sent is outbound. An automatic mail
 (``Auto-Submitted``, RFC 3834) has the role ``system``.
 
 A mail's time is its ``Date`` where that lies between 1990 and now, else the date of its ``From `` line, which the
@@ -19,30 +19,30 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.email.reader import (
-    TROUBLES,
+    PARSE_ERRORS,
     addresses,
-    content,
     header,
     message_ids,
+    parse_content,
     parse_date,
     parse_from_line,
     parse_mail,
     raw_header,
 )
-from afterturn.channels.email.threading import is_own, normal_subject
+from afterturn.channels.email.threading import SAME_SUBJECT_WITHIN, is_own, normal_subject
 from afterturn.ids import legal_id
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
-from .mail_threads import Envelope, own_addresses, threads
-from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, Options, make, time_problem
-from .source import Source
+from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, ImportOptions, make_record, time_problem
+from .source import ImportFile
 from .turns import make_turns, thread_order
 
 MAX_MAIL_BYTES = 96 * 2**20
@@ -54,9 +54,28 @@ _FROM_LINE = re.compile(rb"From (?:-?[ \t]*\r?\n\Z|.*\d\d?:\d\d)")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.M)
 
 
-def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+@dataclass(frozen=True, slots=True)
+class MailSummary:
+    """What has to be known of every mail before the first conversation can be told: no text."""
+
+    location: str
+    start: int
+    end: int
+    at: datetime
+    message_id: str
+    provider_id: str | None
+    thread_ids: tuple[str, ...]
+    sender: str
+    recipients: tuple[str, ...]
+    delivered_to: tuple[str, ...]
+    subject: str
+    labelled_sent: bool
+    automatic: bool
+
+
+def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """Mails that are bad by their headers, then the threads, each after those of its mails whose text is bad."""
-    envelopes: list[Envelope] = []
+    envelopes: list[MailSummary] = []
     seen: dict[str, str] = {}
     for piece in _split(source):
         envelope = piece if isinstance(piece, BadRecord) else _envelope(piece, seen, options)
@@ -64,8 +83,8 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
             yield envelope
         elif envelope:
             envelopes.append(envelope)
-    own = frozenset(spelt(address) for address in options.own) or own_addresses(envelopes)
-    for thread in threads(envelopes, own):
+    own = frozenset(normalise_address(address) for address in options.own) or guess_own_addresses(envelopes)
+    for thread in group_into_threads(envelopes, own):
         yield from _conversation(source, thread, own, options)
 
 
@@ -73,7 +92,7 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
 class _Piece:
     """Where a mail lies in the file, its headers, and a hash of what follows them."""
 
-    place: str
+    location: str
     from_line: bytes
     start: int
     end: int = 0
@@ -95,7 +114,7 @@ class _Piece:
             self.blank_lines = 0
 
 
-def _split(source: Source) -> Iterator[_Piece | BadRecord]:
+def _split(source: ImportFile) -> Iterator[_Piece | BadRecord]:
     piece: _Piece | None = None
     position = number = 0
     after_blank = begins = True
@@ -120,24 +139,24 @@ def _split(source: Source) -> Iterator[_Piece | BadRecord]:
         yield piece
 
 
-def _envelope(piece: _Piece, seen: dict[str, str], options: Options) -> Envelope | BadRecord | None:
+def _envelope(piece: _Piece, seen: dict[str, str], options: ImportOptions) -> MailSummary | BadRecord | None:
     """None for a mail that was met before. ``seen``: the content of every message id."""
-    if not piece.place:
+    if not piece.location:
         return None
     if piece.end - piece.start > MAX_MAIL_BYTES:
-        return BadRecord(piece.place, f"is larger than {MAX_MAIL_BYTES} bytes")
+        return BadRecord(piece.location, f"is larger than {MAX_MAIL_BYTES} bytes")
     try:
         mail = parse_mail(bytes(piece.headers), headers_only=True)
         at = _time(mail, piece.from_line, options)
         if at is None:
-            return BadRecord(piece.place, 'Date: neither it nor the "From " line is a time between 1990 and now')
+            return BadRecord(piece.location, 'Date: neither it nor the "From " line is a time between 1990 and now')
         names = _names(mail, _fingerprint(mail, piece), seen)
         if names is None:
             return None
         message_id, provider_id, thread_id = names
         references = message_ids(mail, "References") + message_ids(mail, "In-Reply-To")
-        return Envelope(
-            place=piece.place,
+        return MailSummary(
+            location=piece.location,
             start=piece.start,
             end=piece.end,
             at=at,
@@ -151,11 +170,11 @@ def _envelope(piece: _Piece, seen: dict[str, str], options: Options) -> Envelope
             labelled_sent="sent" in re.split(r"[\s,]+", header(mail, "X-Gmail-Labels").lower()),
             automatic=raw_header(mail, "Auto-Submitted").strip().lower() not in {"", "no"},
         )
-    except TROUBLES as error:
-        return BadRecord(piece.place, f"its headers cannot be read ({type(error).__name__})")
+    except PARSE_ERRORS as error:
+        return BadRecord(piece.location, f"its headers cannot be read ({type(error).__name__})")
 
 
-def _time(mail: MailMessage, from_line: bytes, options: Options) -> datetime | None:
+def _time(mail: MailMessage, from_line: bytes, options: ImportOptions) -> datetime | None:
     for at in (parse_date(raw_header(mail, "Date")), parse_from_line(from_line)):
         if at and not time_problem(at, options):
             return at
@@ -184,7 +203,7 @@ def _names(mail: MailMessage, fingerprint: str, seen: dict[str, str]) -> tuple[s
 
 
 def _conversation(
-    source: Source, thread: list[Envelope], own: frozenset[str], options: Options
+    source: ImportFile, thread: list[MailSummary], own: frozenset[str], options: ImportOptions
 ) -> Iterator[ImportedConversation | BadRecord]:
     messages: list[Message] = []
     for envelope in thread:
@@ -197,7 +216,7 @@ def _conversation(
         return
     people = dict.fromkeys(a for e in thread for a in (e.sender, *e.recipients) if a and not is_own(a, own))
     first = thread[0]
-    meta = make(
+    meta = make_record(
         ConversationMeta,
         {
             "id": legal_id("mail:", first.thread_ids[0]),
@@ -206,23 +225,23 @@ def _conversation(
             "participants": [legal_id("", address) for address in people][:MAX_PARTICIPANTS],
             "created_at": first.at,
         },
-        first.place,
+        first.location,
     )
     if isinstance(meta, BadRecord):
         yield meta
         return
-    yield ImportedConversation(meta, make_turns(meta, thread_order(messages)), first.place)
+    yield ImportedConversation(meta, make_turns(meta, thread_order(messages)), first.location)
 
 
-def _message(source: Source, envelope: Envelope, own: frozenset[str]) -> Message | BadRecord:
+def _message(source: ImportFile, envelope: MailSummary, own: frozenset[str]) -> Message | BadRecord:
     data = source.read_at(envelope.start, envelope.end - envelope.start)
     try:
-        found = content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
-    except TROUBLES as error:
-        return BadRecord(envelope.place, f"its text cannot be read ({type(error).__name__})")
+        found = parse_content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
+    except PARSE_ERRORS as error:
+        return BadRecord(envelope.location, f"its text cannot be read ({type(error).__name__})")
     ours = is_own(envelope.sender, own)
     role = Role.AGENT if ours else Role.CUSTOMER
-    return make(
+    return make_record(
         Message,
         {
             "id": envelope.message_id,
@@ -233,5 +252,65 @@ def _message(source: Source, envelope: Envelope, own: frozenset[str]) -> Message
             "at": envelope.at,
             "attachments": found.attachments,
         },
-        envelope.place,
+        envelope.location,
     )
+
+
+def guess_own_addresses(envelopes: Sequence[MailSummary]) -> frozenset[str]:
+    """Ours, where nobody has said: the senders of what is labelled as sent; else the address that most mails have
+    been delivered to; else the one that takes part in most mails. In a tie, whoever was written to first.
+    """
+    if sent := frozenset(e.sender for e in envelopes if e.labelled_sent and e.sender):
+        return sent
+    delivered = Counter(address for e in envelopes for address in set(e.delivered_to))
+    counts = delivered or Counter(address for e in envelopes for address in {e.sender, *e.recipients} if address)
+    if not counts:
+        return frozenset()
+    most = max(counts.values())
+    leading = {address for address, count in counts.items() if count == most}
+    by_time = sorted(envelopes, key=lambda e: (e.at, e.start))
+    written_to = (address for e in by_time for address in e.recipients if address in leading)
+    return frozenset([next(written_to, min(leading))])
+
+
+def group_into_threads(envelopes: Iterable[MailSummary], own: frozenset[str]) -> list[list[MailSummary]]:
+    """The mails of each conversation by time, and the conversations by their first mail.
+
+    Mails are of one conversation if one refers to the other, or both to a third, even one that is not here; or if
+    they have the same subject and the same people besides us, within 30 days of each other.
+    """
+    ordered = sorted(envelopes, key=lambda e: (e.at, e.start))
+    groups = _Groups(len(ordered))
+    first_of_id: dict[str, int] = {}
+    last_of_subject: dict[tuple[str, frozenset[str]], int] = {}
+    for i, envelope in enumerate(ordered):
+        for thread_id in envelope.thread_ids:
+            groups.join(first_of_id.setdefault(thread_id, i), i)
+        if not envelope.subject:
+            continue
+        people = frozenset(a for a in (envelope.sender, *envelope.recipients) if a and not is_own(a, own))
+        before = last_of_subject.get((envelope.subject, people))
+        if before is not None and envelope.at - ordered[before].at <= SAME_SUBJECT_WITHIN:
+            groups.join(before, i)
+        last_of_subject[envelope.subject, people] = i
+    found: dict[int, list[MailSummary]] = {}
+    for i, envelope in enumerate(ordered):
+        found.setdefault(groups.root(i), []).append(envelope)
+    return list(found.values())
+
+
+class _Groups:
+    """Disjoint sets of numbers; the smallest stands for its set."""
+
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
+
+    def root(self, i: int) -> int:
+        while self._parent[i] != i:
+            self._parent[i] = self._parent[self._parent[i]]
+            i = self._parent[i]
+        return i
+
+    def join(self, a: int, b: int) -> None:
+        low, high = sorted((self.root(a), self.root(b)))
+        self._parent[high] = low

@@ -25,15 +25,15 @@ _LARGEST_MILLIS = 253_402_300_799_999  # the last millisecond of the year 9999
 class BadRecord:
     """A part of the file that did not come in.
 
-    ``place`` is such as ``chats.jsonl.gz:17`` or ``result.json: chat 4, message 9`` (both counted from one);
+    ``location`` is such as ``chats.jsonl.gz:17`` or ``result.json: chat 4, message 9`` (both counted from one);
     ``problem`` says what is wrong and holds no content of a message.
     """
 
-    place: str
+    location: str
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"
+        return f"{self.location}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ImportedConversation:
 
     meta: ConversationMeta
     turns: tuple[Turn, ...]
-    place: str
+    location: str
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -51,7 +51,7 @@ class ImportedConversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ImportOptions:
     """What a file alone can't tell.
 
     ``own``: addresses, numbers, ids or names that are ours (e-mail also ``@domain``); what they sent is outbound.
@@ -68,17 +68,17 @@ class Options:
 R = TypeVar("R", bound=BaseModel)
 
 
-def make(kind: type[R], values: Mapping[str, Any], place: str) -> R | BadRecord:
+def make_record(kind: type[R], values: Mapping[str, Any], location: str) -> R | BadRecord:
     """A record of ``kind``, or what is wrong with the values."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        return BadRecord(place, _first_problem(error))
+        return BadRecord(location, _first_problem(error))
     except ValueError:  # a key that no encoding can hold, which pydantic doesn't report as its own error
-        return BadRecord(place, "has a name or a value that cannot be encoded")
+        return BadRecord(location, "has a name or a value that cannot be encoded")
 
 
-def time_problem(at: datetime, options: Options, *, oldest: datetime = OLDEST) -> str | None:
+def time_problem(at: datetime, options: ImportOptions, *, oldest: datetime = OLDEST) -> str | None:
     """Why history cannot have happened at ``at``; None if it can."""
     if at > options.clock():
         return "lies in the future"
@@ -87,7 +87,7 @@ def time_problem(at: datetime, options: Options, *, oldest: datetime = OLDEST) -
     return None
 
 
-def from_millis(millis: int, options: Options) -> datetime | str:
+def from_millis(millis: int, options: ImportOptions) -> datetime | str:
     """The time of milliseconds since 1970, or why it is none that a message can have."""
     if not 0 <= millis <= _LARGEST_MILLIS:
         return "lies outside the years 1970 to 9999; is it in another unit than milliseconds?"
@@ -97,7 +97,7 @@ def from_millis(millis: int, options: Options) -> datetime | str:
     return at
 
 
-def from_seconds(seconds: int, options: Options) -> datetime | str:
+def from_seconds(seconds: int, options: ImportOptions) -> datetime | str:
     """The time of seconds since 1970, or why it is none that a message can have."""
     if not 0 <= seconds <= _LARGEST_MILLIS // 1000:
         return "lies outside the years 1970 to 9999; is it in another unit than seconds?"

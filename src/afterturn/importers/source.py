@@ -20,14 +20,14 @@ MAX_LINE_BYTES = 64 * 2**20
 _SKIP_BYTES = 2**18
 
 
-class Source:
+class ImportFile:
     """An opened file; ``bytes_read`` of ``total_bytes`` tells the progress (compressed bytes for ``.gz``).
 
     Use as a context manager. Raises InvalidInput for what is not there, not a file, empty or unreadable.
     """
 
     def __init__(self, path: Path, *, passes: int = 1) -> None:
-        with reading(path):
+        with translate_file_errors(path):
             if not path.exists():
                 raise InvalidInput(f"{path}: there is no such file")
             if path.is_dir():
@@ -49,21 +49,21 @@ class Source:
 
     def read(self, size: int = -1) -> bytes:
         """Raw bytes from here on, counted."""
-        with reading(self.path):
+        with translate_file_errors(self.path):
             data = self._file.read(size)
         self.bytes_read += len(data)
         return data
 
     def readline(self, limit: int) -> bytes:
         """A raw line of at most ``limit`` bytes, counted."""
-        with reading(self.path):
+        with translate_file_errors(self.path):
             data = self._file.readline(limit)
         self.bytes_read += len(data)
         return data
 
     def read_at(self, start: int, size: int) -> bytes:
-        """Raw bytes from a place that was passed before, counted too."""
-        with reading(self.path):
+        """Raw bytes from a location that was passed before, counted too."""
+        with translate_file_errors(self.path):
             self._file.seek(start)
         return self.read(size)
 
@@ -74,7 +74,7 @@ class Source:
 
     def lines(self) -> Iterator[tuple[int, bytes] | BadRecord]:
         """Numbered lines, unpacked where the file is gzip; what cannot be read is named and the rest goes on."""
-        with reading(self.path):
+        with translate_file_errors(self.path):
             packed = self._file.read(2) == GZIP_MAGIC
             self._file.seek(0)
         # gzip asks for no more of a file than read().
@@ -114,7 +114,7 @@ def json_object(data: bytes) -> dict[str, Any] | str:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def translate_file_errors(path: Path) -> Iterator[None]:
     """Turns what the system says about a file into InvalidInput; gzip's own complaint passes."""
     try:
         yield

@@ -21,7 +21,7 @@ def thread_order(messages: Iterable[Message]) -> list[Message]:
     return sorted(messages, key=lambda message: message.at)
 
 
-def cut(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+def split_into_turns(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """The messages of each turn, in order; none is empty and together they are all messages.
 
     A turn is what came in and what went out after it: a new one starts at an inbound message that follows an
@@ -42,7 +42,7 @@ def cut(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 def make_turns(meta: ConversationMeta, messages: Sequence[Message]) -> tuple[Turn, ...]:
     """The turns of messages that stand in thread order."""
-    return tuple(make_turn(meta, part) for part in cut(messages))
+    return tuple(make_turn(meta, part) for part in split_into_turns(messages))
 
 
 def make_turn(meta: ConversationMeta, messages: Sequence[Message]) -> Turn:

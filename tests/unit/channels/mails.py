@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tests.unit.channels.channels import NOW
 
-from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.types import (
     ChannelEvent,
     DeliveryUpdate,
@@ -21,7 +21,7 @@ from afterturn.channels.types import (
 from afterturn.model import Attachment, ConversationMeta, Direction, Message, Role, check_id
 
 RECEIVED = datetime(2026, 5, 31, 8, tzinfo=UTC)
-RECEIPT = Receipt(at=RECEIVED, accounts=("desk@homes.example",))
+RECEIPT = MailReceipt(at=RECEIVED, accounts=("desk@homes.example",))
 HEADERS = {
     "From": "Jo <jo@tenants.example>",
     "To": "desk@homes.example",
@@ -39,7 +39,7 @@ def mail(body: bytes = b"The boiler is cold.", headers: Mapping[str, str | bytes
     return b"\r\n".join([*lines, b"", body])
 
 
-def received(raw: bytes, receipt: Receipt = RECEIPT) -> InboundMessage:
+def received(raw: bytes, receipt: MailReceipt = RECEIPT) -> InboundMessage:
     """The mail as it arrives; it has to fit records."""
     found = read_mail(raw, receipt)
     assert_fits(found)

@@ -67,7 +67,7 @@ def agent() -> Iterator[Agent]:
 async def ask(url: str, text: str = "The boiler is cold") -> str | None:
     said = Message(id="m-1", direction=Direction.INBOUND, role=Role.CUSTOMER, text=text, at=AT)
     conversation = Conversation(id="c-1", channel=Channel.SMS, property_id="oak", created_at=AT)
-    async with open_http(HttpTimeouts(connect=2.0, silence=2.0, whole=2.0)) as http:
+    async with open_http(HttpTimeouts(connect=2.0, read=2.0, total=2.0)) as http:
         asked = ReplyRequest(conversation, (said,), "ours", "theirs")
         return await AgentWebhook(http, url, SecretStr(SECRET), system_clock)(asked)
 

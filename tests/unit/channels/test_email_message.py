@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.channels.mails import RECEIPT, RECEIVED, mail, received
 
-from afterturn.channels.email.message import MAX_AFTER, MAX_MAIL_BYTES, Receipt
+from afterturn.channels.email.message import MAX_AFTER, MAX_MAIL_BYTES, MailReceipt
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
 from afterturn.channels.rate_limit import CAPS, RateLimit, retry_at
 from afterturn.channels.sanitize import CUT_MARK
@@ -109,7 +109,7 @@ def test_a_bounce_that_somebody_passes_on_is_a_question_of_theirs() -> None:
 
 def test_what_we_write_ourselves_is_stored_as_ours() -> None:
     headers: dict[str, str | bytes | None] = {"From": "Desk <Desk@Homes.example>", "To": "jo@tenants.example"}
-    for receipt in (RECEIPT, Receipt(at=RECEIVED, own=frozenset({"@homes.example"}))):
+    for receipt in (RECEIPT, MailReceipt(at=RECEIVED, own=frozenset({"@homes.example"}))):
         found = received(mail(headers=headers), receipt)
         assert found.suppress is SuppressReason.OWN
         assert found.extra["direction"] == "outbound"

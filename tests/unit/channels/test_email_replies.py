@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.unit.channels.channels import SAMPLES, here, sample
 
-from afterturn.channels.email.quoting import reply_of
+from afterturn.channels.email.quoting import strip_quotes
 from afterturn.errors import MissingExtra
 
 FOLDER = SAMPLES / "email-reply-text"
@@ -42,24 +42,24 @@ def test_every_sample_has_an_outcome() -> None:
 def test_what_upstream_expects_comes_out() -> None:
     """Twelve samples in nine languages; all of them."""
     for name, visible in _expected().items():
-        assert reply_of(_text(name)) == visible.strip(), name
+        assert strip_quotes(_text(name)) == visible.strip(), name
 
 
 @here
 @pytest.mark.parametrize("name", KEPT_WHOLE)
 def test_nothing_is_cut_where_no_line_can_be_drawn(name: str) -> None:
-    assert reply_of(_text(f"{name}.txt")) == _text(f"{name}.txt").strip()
+    assert strip_quotes(_text(f"{name}.txt")) == _text(f"{name}.txt").strip()
 
 
 @here
 @pytest.mark.parametrize("name", CUT)
 def test_the_quote_below_is_cut(name: str) -> None:
-    assert reply_of(_text(f"{name}.txt")) == CUT[name]
+    assert strip_quotes(_text(f"{name}.txt")) == CUT[name]
 
 
 @here
 def test_a_quote_in_french_is_cut() -> None:
-    assert reply_of(_text("email_french_2.txt")).endswith("aliquet nec nec nibh.")
+    assert strip_quotes(_text("email_french_2.txt")).endswith("aliquet nec nec nibh.")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_quote_in_french_is_cut() -> None:
     ],
 )
 def test_a_quote_is_known_by_its_introduction_in_any_language(introduction: str) -> None:
-    assert reply_of(f"Tomorrow at nine.\n\n{introduction}\n\nWhen can we come?") == "Tomorrow at nine."
+    assert strip_quotes(f"Tomorrow at nine.\n\n{introduction}\n\nWhen can we come?") == "Tomorrow at nine."
     marked = "\n".join(f"> {line}" for line in ("When can we come?", "", "The desk"))
-    assert reply_of(f"Tomorrow at nine.\n\n{introduction}\n{marked}\n") == "Tomorrow at nine."
+    assert strip_quotes(f"Tomorrow at nine.\n\n{introduction}\n{marked}\n") == "Tomorrow at nine."
 
 
 @pytest.mark.parametrize(
@@ -104,27 +104,27 @@ def test_a_quote_is_known_by_its_introduction_in_any_language(introduction: str)
     ],
 )
 def test_what_only_looks_like_a_quote_stays(text: str) -> None:
-    assert reply_of(text) == text
+    assert strip_quotes(text) == text
 
 
 def test_an_answer_below_a_quote_is_what_is_new() -> None:
-    assert reply_of("On 04/02/2012 06:26 PM, Desk wrote:\n> Hi\nHello") == "Hello"
+    assert strip_quotes("On 04/02/2012 06:26 PM, Desk wrote:\n> Hi\nHello") == "Hello"
 
 
 def test_answers_between_quoted_lines_keep_what_they_answer() -> None:
     text = "> When?\nTomorrow.\n> Where?\nAt home."
-    assert reply_of(text) == text
+    assert strip_quotes(text) == text
 
 
 def test_the_line_that_a_telephone_adds_is_not_what_was_said() -> None:
     for line in ("Sent from my iPhone", "Get Outlook for iOS<https://aka.ms/o0ukef>", "Von meinem iPhone gesendet"):
-        assert reply_of(f"Tomorrow.\n\n{line}") == "Tomorrow."
+        assert strip_quotes(f"Tomorrow.\n\n{line}") == "Tomorrow."
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "quotequail", None)
     with pytest.raises(MissingExtra, match=r"pip install 'afterturn\[channels\]'"):
-        reply_of("Hello\n> Hi")
+        strip_quotes("Hello\n> Hi")
 
 
 def _expected() -> dict[str, str]:

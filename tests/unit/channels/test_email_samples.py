@@ -9,7 +9,7 @@ import pytest
 from tests.unit.channels.channels import SAMPLES, here, sample
 from tests.unit.channels.mails import RECEIVED, received
 
-from afterturn.channels.email.message import Receipt
+from afterturn.channels.email.message import MailReceipt
 from afterturn.channels.types import SuppressReason
 
 FOLDER = SAMPLES / "email-raw"
@@ -182,7 +182,7 @@ def test_every_sample_has_an_outcome() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_real_mail_means_what_it_says(name: str) -> None:
     expected = EXPECTED[name]
-    found = received(sample(f"email-raw/{name}.eml"), Receipt(at=RECEIVED))
+    found = received(sample(f"email-raw/{name}.eml"), MailReceipt(at=RECEIVED))
     assert found.at == RECEIVED
     assert found.party.sender == expected.sender
     assert found.suppress is expected.suppress

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, SecretStr
 from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.provider import Connection, Provider, ProviderContext, SenderBinding, choose_sender
+from afterturn.channels.provider import Provider, ProviderConnection, ProviderContext, SenderBinding, choose_sender
 from afterturn.channels.registry import PROVIDERS
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import OutboundMessage, SendReceipt
@@ -80,7 +80,7 @@ def provider_module(name: str, prefix: str, sender: FakeSender, monkeypatch: pyt
         )
 
     @asynccontextmanager
-    async def connect(settings: Any, context: ProviderContext) -> AsyncIterator[Connection]:
+    async def connect(settings: Any, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
         token = getattr(settings, f"{name}_token").get_secret_value()
 
         def verify(request: WebhookRequest, now: Any) -> None:
@@ -88,7 +88,7 @@ def provider_module(name: str, prefix: str, sender: FakeSender, monkeypatch: pyt
                 raise Rejected(401, "the token is wrong")
 
         accounts = frozenset(prefix + number for number in getattr(settings, f"{name}_numbers"))
-        yield Connection({name: WebhookEndpoint(verify, parse)}, [SenderBinding(Channel.SMS, sender, accounts)])
+        yield ProviderConnection({name: WebhookEndpoint(verify, parse)}, [SenderBinding(Channel.SMS, sender, accounts)])
 
     module = ModuleType(f"afterturn_test_{name}")
     module.connect = connect  # type: ignore[attr-defined]

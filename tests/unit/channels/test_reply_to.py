@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.channels.test_intake import NOW, House, house
 
-from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook.webhook import parse_fetched
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import Route
@@ -35,7 +35,7 @@ def mail(
     raw = "".join(f"{key}: {value}\n" for key, value in headers.items()) + f"\nI am {name}.\n"
     at = NOW + timedelta(seconds=more.get("after", 0))
     own = frozenset({"@homes.example"})
-    return read_mail(raw.encode(), Receipt(at=at, accounts=(OURS,), own=own, extra=more.get("extra", {})))
+    return read_mail(raw.encode(), MailReceipt(at=at, accounts=(OURS,), own=own, extra=more.get("extra", {})))
 
 
 async def route(house: House, conversation: str) -> Any:
@@ -127,7 +127,7 @@ def test_mail_that_its_sender_s_domain_disowns_names_nobody_to_answer() -> None:
 
 def test_what_the_provider_takes_for_spam_names_nobody_to_answer() -> None:
     raw = b"From: ada@example.org\nReply-To: m@example.net\nMessage-ID: <a@b>\n\nHi"
-    assert read_mail(raw, Receipt(at=NOW, suppress=SuppressReason.SPAM)).party.answers is None
+    assert read_mail(raw, MailReceipt(at=NOW, suppress=SuppressReason.SPAM)).party.answers is None
 
 
 @pytest.mark.parametrize(("told", "answers"), [("Bob@Example.org", "bob@example.org"), ("bob at example", None)])

@@ -45,12 +45,12 @@ def test_a_bad_utterance_is_named_and_moves_no_other(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text(json.dumps(value) + "\n" + json.dumps(value) + '\n{"dialogue_id": 5}\n{"dialogue_id": "x"}\n')
     found, bad = read_all(path)
-    assert [b.place for b in bad if b.place.startswith("d.jsonl:1")] == [
+    assert [b.location for b in bad if b.location.startswith("d.jsonl:1")] == [
         "d.jsonl:1, turn 2",
         "d.jsonl:1, turn 5",
         "d.jsonl:1, turn 6",
     ]
-    assert {b.place for b in bad} >= {"d.jsonl:2", "d.jsonl:3", "d.jsonl:4"}
+    assert {b.location for b in bad} >= {"d.jsonl:2", "d.jsonl:3", "d.jsonl:4"}
     assert list(found[0].messages) == [m for m in whole.messages if m.id != "m2"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.importers.helpers import NOW, SAMPLES, read_all
 
 from afterturn.errors import InvalidInput
-from afterturn.importers import Format, detect, read
+from afterturn.importers import Format, detect_format, read
 
 FORMATS = {
     "own.jsonl": Format.AFTERTURN,
@@ -26,7 +26,7 @@ def test_a_format_is_told_by_content_whatever_the_name(tmp_path: Path, name: str
     path = tmp_path / "file"
     for prefix in (b"", b"\xef\xbb\xbf", b"\n\n"):
         path.write_bytes(prefix + (SAMPLES / name).read_bytes())
-        assert detect(path) is format
+        assert detect_format(path) is format
         assert read_all(path)[0]
 
 
@@ -34,7 +34,7 @@ def test_a_format_is_told_by_content_whatever_the_name(tmp_path: Path, name: str
 def test_json_lines_may_be_packed(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(gzip.compress((SAMPLES / name).read_bytes()))
-    assert detect(path) is FORMATS[name]
+    assert detect_format(path) is FORMATS[name]
     assert [c.messages for c in read_all(path)[0]] == [c.messages for c in read_all(SAMPLES / name)[0]]
 
 
@@ -42,7 +42,7 @@ def test_json_lines_may_be_packed(tmp_path: Path, name: str) -> None:
 def test_a_bad_first_line_hides_no_format(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "backup.jsonl"
     path.write_bytes(first + b"\n" + (SAMPLES / "own.jsonl").read_bytes())
-    assert detect(path) is Format.AFTERTURN
+    assert detect_format(path) is Format.AFTERTURN
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_refusal_names_every_format(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("hello")
     with pytest.raises(InvalidInput) as caught:
-        detect(path)
+        detect_format(path)
     assert all(format.value in str(caught.value) for format in Format)
 
 

@@ -36,7 +36,7 @@ def write(path: Path, *lines: str) -> Path:
 def test_a_line_becomes_a_conversation_with_its_turns() -> None:
     (repair, call), bad = read_all(SAMPLES / "own.jsonl")
     assert not bad
-    assert (repair.meta.id, repair.meta.property_id, repair.place) == ("c-1", "oak-12", "own.jsonl:1")
+    assert (repair.meta.id, repair.meta.property_id, repair.location) == ("c-1", "oak-12", "own.jsonl:1")
     assert [[m.id for m in turn.messages] for turn in repair.turns] == [["m-1", "m-2"], ["m-3", "m-4"]]
     assert repair.messages[0].attachments[0].name == "tap.jpg"
     assert [[m.id for m in turn.messages] for turn in call.turns] == [["u1", "u2"], []]
@@ -120,7 +120,7 @@ def test_a_bad_message_is_named_and_the_rest_of_its_conversation_comes_in(
     bad_one = {"text": secret} | GOOD | {"id": "bad", "text": secret} | change
     found, bad = read_all(write(tmp_path / "a.jsonl", line(GOOD, bad_one, GOOD | {"id": "m-3", "text": "Bye"})))
     assert texts(found[0]) == ["Hi", "Bye"]
-    assert [b.place for b in bad] == ["a.jsonl:1, message 2"]
+    assert [b.location for b in bad] == ["a.jsonl:1, message 2"]
     assert bad[0].problem.startswith(field)
     assert secret not in bad[0].problem
 
@@ -129,7 +129,7 @@ def test_a_bad_message_is_named_and_the_rest_of_its_conversation_comes_in(
 def test_a_missing_key_of_a_message_is_named(tmp_path: Path, missing: str) -> None:
     item = {key: value for key, value in GOOD.items() if key != missing}
     _, bad = read_all(write(tmp_path / "a.jsonl", line(item)))
-    assert [(b.place, b.problem) for b in bad] == [
+    assert [(b.location, b.problem) for b in bad] == [
         ("a.jsonl:1, message 1", f"{missing}: is missing; it has to be given")
     ]
 
@@ -167,8 +167,8 @@ def test_a_message_id_that_comes_twice_is_named(tmp_path: Path, key: str) -> Non
 )
 def test_a_bad_line_is_named_and_the_others_come_in(tmp_path: Path, broken: str) -> None:
     found, bad = read_all(write(tmp_path / "a.jsonl", broken, "", line(GOOD)), format="afterturn")
-    assert [b.place for b in bad] == ["a.jsonl:1"]
-    assert [c.place for c in found] == ["a.jsonl:3"]
+    assert [b.location for b in bad] == ["a.jsonl:1"]
+    assert [c.location for c in found] == ["a.jsonl:3"]
 
 
 def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_a_line_too_long_is_named_and_the_next_comes_in(tmp_path: Path, monkeypa
     assert MAX_LINE_BYTES >= 2**20
     monkeypatch.setattr("afterturn.importers.source.MAX_LINE_BYTES", 1000)
     found, bad = read_all(write(tmp_path / "a.jsonl", line(GOOD | {"text": "x" * 900_000}), line(GOOD)))
-    assert [b.place for b in bad] == ["a.jsonl:1"]
-    assert [c.place for c in found] == ["a.jsonl:2"]
+    assert [b.location for b in bad] == ["a.jsonl:1"]
+    assert [c.location for c in found] == ["a.jsonl:2"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_unusable_turn_ends_are_named_and_the_rule_cuts(tmp_path: Path, ends: li
     value = json.loads(line(GOOD, GOOD | {"id": "m-2"})) | {"turns": ends}
     found, bad = read_all(write(tmp_path / "a.jsonl", json.dumps(value)))
     assert len(bad) == 1
-    assert bad[0].place.startswith("a.jsonl:1, turn ")
+    assert bad[0].location.startswith("a.jsonl:1, turn ")
     assert [[m.id for m in t.messages] for t in found[0].turns] == [["m-1", "m-2"]]
 
 
@@ -241,7 +241,7 @@ def test_a_truncated_gzip_file_is_named_and_what_could_be_unpacked_comes_in(tmp_
     found, bad = read_all(path)
     assert [c.meta.id for c in found] == [f"c{i}" for i in range(len(found))]
     assert 500 < len(found) < 1500
-    assert [b.place for b in bad] == [f"a.jsonl.gz:{len(found) + 1}"]
+    assert [b.location for b in bad] == [f"a.jsonl.gz:{len(found) + 1}"]
 
 
 def test_damage_inside_a_gzip_file_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.importers.helpers import NOW, SAMPLES, SHARED_DATA, read_all, texts
 
-from afterturn.channels.email.html_text import text_of_html
+from afterturn.channels.email.html_text import html_to_text
 from afterturn.channels.email.reader import decode, parse_date, parse_from_line
 from afterturn.model import Direction, Role
 
@@ -139,7 +139,7 @@ def test_the_from_lines_of_many_programs_are_read(line: bytes) -> None:
 
 def test_a_mail_without_any_time_is_named_and_the_others_come_in(tmp_path: Path) -> None:
     found, bad = read_all(mbox(tmp_path, mail(), mail(from_line=b"From -\n", Date="soon"), mail("Bye")))
-    assert [b.place for b in bad] == ["a.mbox: message 2"]
+    assert [b.location for b in bad] == ["a.mbox: message 2"]
     assert sum(len(c.messages) for c in found) == 2
 
 
@@ -214,7 +214,7 @@ def test_parts_nested_a_thousand_deep_crash_nothing(tmp_path: Path) -> None:
     body = "".join(f"--{i}\nContent-Type: multipart/mixed; boundary={i + 1}\n\n" for i in range(depth))
     found, bad = read_all(mbox(tmp_path, mail(body, Content_Type="multipart/mixed; boundary=0"), mail("next")))
     assert "next" in [t for c in found for t in texts(c)]
-    assert all(b.place == "a.mbox: message 1" for b in bad)
+    assert all(b.location == "a.mbox: message 1" for b in bad)
 
 
 def test_attachments_beyond_what_a_message_holds_are_counted(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_mail_in_a_mail_is_an_attachment(tmp_path: Path) -> None:
 
 def test_a_text_too_large_is_named(tmp_path: Path) -> None:
     _, bad = read_all(mbox(tmp_path, mail("x" * 300_001)))
-    assert bad[0].place == "a.mbox: message 1"
+    assert bad[0].location == "a.mbox: message 1"
     assert bad[0].problem.startswith("text: has 300001 bytes")
 
 
@@ -259,13 +259,13 @@ def test_what_stands_before_the_first_mail_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_html_reads_as_people_see_it(html: str, text: str) -> None:
-    assert text in text_of_html(html) or text_of_html(html) == text
+    assert text in html_to_text(html) or html_to_text(html) == text
 
 
 @pytest.mark.parametrize("piece", ["<a ", "<!--", '<a b="', "</", "<![", "<?", "<a b='>", "&"])
 def test_a_page_of_broken_markup_takes_no_longer_than_its_length(piece: str) -> None:
     """The standard parser alone, whose time grows with the square of it, does not end before the test is stopped."""
-    assert len(text_of_html(piece * (1_500_000 // len(piece)))) <= 1_500_000
+    assert len(html_to_text(piece * (1_500_000 // len(piece)))) <= 1_500_000
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the shared data is not here")

@@ -13,7 +13,7 @@ from tests.unit.importers.helpers import NOW, SAMPLES, read_all, texts
 from afterturn.errors import InvalidInput
 from afterturn.ids import normalise
 from afterturn.importers import ImportedConversation, read
-from afterturn.importers.xml_repair import LONE_SURROGATE, NOT_UTF8, repair
+from afterturn.importers.sms_xml import LONE_SURROGATE, NOT_UTF8, repair
 from afterturn.model import Direction
 
 HEAD = "<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>\n"
@@ -75,7 +75,7 @@ def test_texts_come_in_as_they_were_meant(tmp_path: Path, written: str, meant: s
 def test_half_an_emoji_is_named_and_the_others_come_in(tmp_path: Path, half: str) -> None:
     found, bad = read_all(write(tmp_path, sms("1"), sms(half), sms("3")))
     assert texts(found[0]) == ["1", "3"]
-    assert [(b.place, b.problem) for b in bad] == [
+    assert [(b.location, b.problem) for b in bad] == [
         ("sms.xml:4, message 2", "body: has a lone surrogate, which no encoding can hold")
     ]
 
@@ -130,7 +130,7 @@ def test_markers_never_come_out_of_the_file_itself() -> None:
 def test_a_bad_record_is_named_and_the_others_come_in(tmp_path: Path, changes: dict[str, str], problem: str) -> None:
     found, bad = read_all(write(tmp_path, sms("1"), sms(**({"body": "secret"} | changes)), sms("3")))
     assert texts(found[0]) == ["1", "3"]
-    assert [b.place for b in bad] == ["sms.xml:4, message 2"]
+    assert [b.location for b in bad] == ["sms.xml:4, message 2"]
     assert bad[0].problem.startswith(problem)
     assert "secret" not in bad[0].problem
 
@@ -196,7 +196,7 @@ def test_entities_can_not_be_declared(tmp_path: Path, doctype: str) -> None:
 def test_an_entity_that_nobody_declared_ends_the_reading_there(tmp_path: Path) -> None:
     found, bad = read_all(write(tmp_path, sms("1"), sms("&nbsp;")))
     assert texts(found[0]) == ["1"]
-    assert [b.place for b in bad] == ["sms.xml:4"]
+    assert [b.location for b in bad] == ["sms.xml:4"]
 
 
 def test_another_kind_of_xml_is_refused(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_a_record_of_another_kind_is_named(tmp_path: Path) -> None:
 
 
 def test_an_endless_attribute_is_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("afterturn.importers.sms.MAX_ELEMENT_CHARS", 2**20)
-    monkeypatch.setattr("afterturn.importers.sms._CHUNK_BYTES", 2**18)
+    monkeypatch.setattr("afterturn.importers.sms_xml.MAX_ELEMENT_CHARS", 2**20)
+    monkeypatch.setattr("afterturn.importers.sms_xml._CHUNK_BYTES", 2**18)
     found, bad = read_all(write(tmp_path, sms("1"), sms("x" * 3 * 2**20), sms("3")))
     assert texts(found[0]) == ["1"]
     assert "is larger than" in bad[0].problem

@@ -131,7 +131,7 @@ def test_a_bad_message_is_named_and_the_others_come_in(tmp_path: Path, change: d
     items = [GOOD, GOOD | {"id": 2, "text": "secret"} | change, GOOD | {"id": 3, "text": "Bye"}, "x"]
     found, bad = read_all(write(tmp_path, {"chats": {"list": [chat(id=1), chat(*items)]}}))
     assert texts(found[0]) == ["Hi", "Bye"]
-    assert [b.place for b in bad] == ["result.json: chat 2, message 2", "result.json: chat 2, message 4"]
+    assert [b.location for b in bad] == ["result.json: chat 2, message 2", "result.json: chat 2, message 4"]
     assert bad[0].problem.startswith(field)
     assert "secret" not in bad[0].problem
 
@@ -173,7 +173,7 @@ def test_a_chat_that_comes_twice_is_named(tmp_path: Path) -> None:
         write(tmp_path, {"chats": {"list": [chat(GOOD)]}, "left_chats": {"list": [chat(GOOD), chat(GOOD, id=6)]}})
     )
     assert [c.meta.id for c in found] == ["telegram:5", "telegram:6"]
-    assert [b.place for b in bad] == ["result.json: chat 2"]
+    assert [b.location for b in bad] == ["result.json: chat 2"]
 
 
 @pytest.mark.parametrize("cut", [10, 200])
@@ -182,7 +182,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:cut])
     found, bad = read_all(path, format="telegram")
     assert not found
-    assert [b.place for b in bad] == ["result.json"]
+    assert [b.location for b in bad] == ["result.json"]
 
 
 def test_deep_nesting_is_named(tmp_path: Path) -> None:
@@ -194,6 +194,6 @@ def test_deep_nesting_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_too_large_to_be_read_whole_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("afterturn.importers.telegram.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("afterturn.importers.telegram_export.MAX_FILE_BYTES", 100)
     with pytest.raises(InvalidInput, match="export the chats one by one"):
         read_all(write(tmp_path, chat(GOOD)))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.importers.turns import cut, make_turns, thread_order
+from afterturn.importers.turns import make_turns, split_into_turns, thread_order
 from afterturn.model import (
     MAX_TURN_BYTES,
     MAX_TURN_MESSAGES,
@@ -37,7 +37,7 @@ def messages(directions: str, text: str = "x") -> list[Message]:
 
 
 def shape(directions: str) -> list[str]:
-    return ["".join(m.direction.value[0] for m in part) for part in cut(messages(directions))]
+    return ["".join(m.direction.value[0] for m in part) for part in split_into_turns(messages(directions))]
 
 
 def test_a_turn_starts_at_an_inbound_message_that_follows_an_outbound_one() -> None:
@@ -59,7 +59,7 @@ def test_no_messages_are_no_turns() -> None:
 @given(st.text("io", max_size=400))
 def test_turns_hold_every_message_once_in_order_and_fit_a_transaction(directions: str) -> None:
     thread = messages(directions)
-    parts = list(cut(thread))
+    parts = list(split_into_turns(thread))
     assert [m for part in parts for m in part] == thread
     assert all(1 <= len(part) <= MAX_TURN_MESSAGES for part in parts)
     for part in parts:

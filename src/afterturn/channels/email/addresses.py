@@ -29,13 +29,13 @@ _AT = re.compile(r" ?@ ?")
 _APART = re.compile(r"[\s<>]+")
 
 
-def mailboxes(header: str) -> list[str]:
+def parse_addresses(header: str) -> list[str]:
     """Each as :func:`spelt` has it, in order."""
     found = map(_mailbox, _entries(_ENCODED.sub(" ", header[:MAX_CHARS])))
     return [address for address in found if address]
 
 
-def spelt(address: str) -> str:
+def normalise_address(address: str) -> str:
     """The one spelling of an address: in lower case, its domain in ASCII, its local part without needless quotes.
 
     >>> spelt('"Jo.Roe"@Bücher.example.')
@@ -97,7 +97,7 @@ def _mailbox(entry: list[str]) -> str | None:
 
 def _address(text: str) -> str | None:
     text = _joined(text)
-    address = spelt(text) if _ADDRESS.fullmatch(text) else ""
+    address = normalise_address(text) if _ADDRESS.fullmatch(text) else ""
     return address if _ADDRESS.fullmatch(address) else None  # a domain of dots alone leaves none
 
 

@@ -13,9 +13,8 @@ from email.policy import compat32
 from email.utils import format_datetime, formataddr, getaddresses
 
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
-from afterturn.channels.links import with_links
 from afterturn.channels.sanitize import clean_string
-from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable
+from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable, text_with_links
 from afterturn.ids import digest
 
 MAX_RECIPIENTS = 50
@@ -32,24 +31,24 @@ _SPACES = re.compile(r"\s+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def one_part(message: OutboundMessage, where: str) -> tuple[OutboundMessage, ...]:
+def one_part(message: OutboundMessage, provider: str) -> tuple[OutboundMessage, ...]:
     """A mail is one part, however long. Raises Undeliverable where there is nothing to send, or nobody to get it."""
-    if not with_links(message, where).strip():
-        raise Undeliverable(where, Reason.EMPTY)
-    mail_addresses(message.recipients, where)
+    if not text_with_links(message, provider).strip():
+        raise Undeliverable(provider, Reason.EMPTY)
+    mail_addresses(message.recipients, provider)
     return (replace(message, part=0),)
 
 
-def compose(message: OutboundMessage, where: str, *, sender: str, region: str, now: datetime) -> bytes:
+def compose(message: OutboundMessage, provider: str, *, sender: str, region: str, now: datetime) -> bytes:
     """The mail. ``sender``: its ``From``, with a name or without; ``region``: where SES names mails of its own.
 
     Raises Undeliverable. ``Message-ID`` and ``Date`` stand where the provider does not set them itself.
     """
-    name, ours = name_and_address(sender, where)
+    name, ours = name_and_address(sender, provider)
     mail = MailMessage(policy=compat32)
     mail["From"] = formataddr((name, ours))
-    mail["To"] = ",\n ".join(mail_addresses(message.recipients, where))
-    (account,) = mail_addresses((message.account,), where) if _looks_like_one(message.account) else (ours,)
+    mail["To"] = ",\n ".join(mail_addresses(message.recipients, provider))
+    (account,) = mail_addresses((message.account,), provider) if _looks_like_one(message.account) else (ours,)
     if account.lower() != ours.lower():
         mail["Reply-To"] = account
     mail["Subject"] = _subject(message.subject)
@@ -65,7 +64,7 @@ def compose(message: OutboundMessage, where: str, *, sender: str, region: str, n
         mail[header] = value
     charset = Charset("utf-8")
     charset.body_encoding = QP
-    mail.set_payload(_LINE_END.sub("\n", clean_string(with_links(message, where))), charset)
+    mail.set_payload(_LINE_END.sub("\n", clean_string(text_with_links(message, provider))), charset)
     return _LINE_END.sub("\r\n", mail.as_string(maxheaderlen=0)).encode("ascii")
 
 
@@ -74,18 +73,18 @@ def message_id(message: OutboundMessage, address: str) -> str:
     return f"{digest(message.conversation_id, message.message_id)}@{address.rpartition('@')[2]}"
 
 
-def name_and_address(sender: str, where: str) -> tuple[str, str]:
+def name_and_address(sender: str, provider: str) -> tuple[str, str]:
     """Of one sender: ``Homes <office@example.com>`` or the address alone. Raises Undeliverable for what is none."""
     found = getaddresses([clean_string(sender)])
     name, address = found[0] if len(found) == 1 else ("", "")
-    return name, mail_addresses((address,), where)[0]
+    return name, mail_addresses((address,), provider)[0]
 
 
-def mail_addresses(given: Iterable[str], where: str) -> tuple[str, ...]:
+def mail_addresses(addresses: Iterable[str], provider: str) -> tuple[str, ...]:
     """Each once, with domains in ASCII. Raises Undeliverable for what is no address, for none and for too many."""
-    found = tuple(dict.fromkeys(_address(one, where) for one in given))
+    found = tuple(dict.fromkeys(_address(one, provider) for one in addresses))
     if not 0 < len(found) <= MAX_RECIPIENTS:
-        raise Undeliverable(where, Reason.BAD_ADDRESS)
+        raise Undeliverable(provider, Reason.BAD_ADDRESS)
     return found
 
 

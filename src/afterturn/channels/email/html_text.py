@@ -14,7 +14,7 @@ _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 _BLANK_LINES = re.compile(r"\n\s*\n\s*")
 
 
-def text_of_html(html: str) -> str:
+def html_to_text(html: str) -> str:
     """Text with line breaks where blocks begin; markup that no parser can follow is cut out tag by tag."""
     reader = _Reader()
     try:

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.channels.email.quoting import reply_of
+from afterturn.channels.email.quoting import strip_quotes
 from afterturn.channels.email.reader import (
-    TROUBLES,
+    PARSE_ERRORS,
     Content,
     addresses,
-    content,
     decode,
     header,
     is_address,
     message_ids,
+    parse_content,
     parse_date,
     parse_mail,
     raw_header,
@@ -54,7 +54,7 @@ _SES_ID = re.compile(r"([0-9a-f]{16}-[0-9a-f-]{36}-\d{6})@[a-z0-9-]{1,40}\.amazo
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class MailReceipt:
     """How a mail reached us: what its sender has no say in.
 
     ``accounts``: the mailboxes of ours that it was delivered to, if known; ``own``: our addresses, or domains as
@@ -71,7 +71,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReceivedMail:
     """What is in a mail, however it was carried.
 
     ``references``: ids of earlier mails, oldest first; ``new_text``: what the provider says is new in it;
@@ -96,12 +96,12 @@ class Written:
     problem: str | None = None
 
 
-def read_mail(raw: bytes, receipt: Receipt) -> InboundMessage:
+def read_mail(raw: bytes, receipt: MailReceipt) -> InboundMessage:
     """A mail of the internet (RFC 5322), whatever is wrong with it. Raises MissingExtra and nothing else."""
-    return arrived(written(raw, receipt.mail_id or ""), receipt)
+    return inbound_message(received_mail(raw, receipt.mail_id or ""), receipt)
 
 
-def arrived(mail: Written, receipt: Receipt) -> InboundMessage:
+def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
     """What a mail means."""
     message_id = _name(mail, receipt)
     text, whole, extra = _text(mail)
@@ -135,7 +135,7 @@ def arrived(mail: Written, receipt: Receipt) -> InboundMessage:
     )
 
 
-def written(raw: bytes, mail_id: str = "") -> Written:
+def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
     """What is in the bytes of a mail. Never raises. ``mail_id``: what its attachments are named after if need be."""
     kept = raw[:MAX_MAIL_BYTES]
     mail, problem = _parse(kept)
@@ -146,7 +146,7 @@ def written(raw: bytes, mail_id: str = "") -> Written:
     headers = {name.lower(): raw_header(mail, name) for name in READ_HEADERS}
     earlier = [*message_ids(mail, "References"), *message_ids(mail, "In-Reply-To")]
     kinds = [part.get_content_type() for part in parts]
-    return Written(
+    return ReceivedMail(
         message_id=message_id,
         sender="".join(addresses(mail, "From")[:1] or addresses(mail, "Sender")[:1]),
         recipients=tuple(addresses(mail, "To", "Cc")),
@@ -184,7 +184,7 @@ def _parse(raw: bytes) -> tuple[MailMessage, str | None]:
     data = raw.lstrip(b" \t\r\n")
     try:
         return parse_mail(data), None
-    except TROUBLES as error:
+    except PARSE_ERRORS as error:
         return parse_mail(data[:MAX_HEADER_BYTES], headers_only=True), type(error).__name__
 
 
@@ -193,12 +193,12 @@ def _content(mail: MailMessage, raw: bytes, mail_id: str) -> tuple[Content, list
     try:
         parts = list(mail.walk())
         inner = mail.get_payload(0) if mail.get_content_type() == "message/rfc822" and mail.is_multipart() else mail
-        found = content(inner if isinstance(inner, MailMessage) else mail, mail_id)
+        found = parse_content(inner if isinstance(inner, MailMessage) else mail, mail_id)
         if not found.text and mail.get_content_maintype() == "multipart" and not mail.is_multipart():
             # The parts cannot be told apart, so they are read as they stand.
             found = Content(_undivided(raw), [])
         return found, parts, None
-    except TROUBLES as error:
+    except PARSE_ERRORS as error:
         return Content(_undivided(raw), []), [], type(error).__name__
 
 
@@ -240,13 +240,13 @@ def _fingerprint(mail: MailMessage, raw: bytes) -> str:
     return whole.hexdigest()[:32]
 
 
-def _name(mail: Written, receipt: Receipt) -> str:
+def _name(mail: ReceivedMail, receipt: MailReceipt) -> str:
     if mail.message_id:
         return legal_id("", mail.message_id)
     return legal_id("", receipt.mail_id) if receipt.mail_id else f"sha256-{mail.fingerprint}"
 
 
-def _text(mail: Written) -> tuple[str, str | None, dict[str, str]]:
+def _text(mail: ReceivedMail) -> tuple[str, str | None, dict[str, str]]:
     """What is new, the whole where that is more, and facts about both."""
     extra = clean_lines(subject=mail.subject, content=mail.fingerprint, unread=mail.problem)
     if mail.reply_to != mail.sender:
@@ -255,12 +255,14 @@ def _text(mail: Written) -> tuple[str, str | None, dict[str, str]]:
     if not whole.strip() and mail.subject.strip():
         return clean_message_text(mail.subject, extra), None, extra | {"text": "subject"}
     new = (
-        reply_of(whole) if mail.new_text is None else clean_message_text(mail.new_text, extra).strip() or whole.strip()
+        strip_quotes(whole)
+        if mail.new_text is None
+        else clean_message_text(mail.new_text, extra).strip() or whole.strip()
     )
     return new, whole if new != whole.strip() else None, extra
 
 
-def _account(mail: Written, receipt: Receipt) -> str:
+def _account(mail: ReceivedMail, receipt: MailReceipt) -> str:
     """The mailbox that was written to: of those that it was delivered to the one that the sender names."""
     delivered = [account.lower() for account in receipt.accounts]
     named = [address for address in mail.recipients if address in delivered]
@@ -268,7 +270,7 @@ def _account(mail: Written, receipt: Receipt) -> str:
     return next(iter([*named, *delivered, *ours, *mail.recipients]), NOBODY)
 
 
-def _answers(mail: Written, receipt: Receipt, account: str, own: Collection[str]) -> str | None:
+def _answers(mail: ReceivedMail, receipt: MailReceipt, account: str, own: Collection[str]) -> str | None:
     """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
     disowned by its sender's domain.
     """
@@ -278,7 +280,7 @@ def _answers(mail: Written, receipt: Receipt, account: str, own: Collection[str]
     return None if receipt.extra.get("dmarc") == "FAIL" else wanted
 
 
-def _thread(mail: Written, message_id: str) -> Thread:
+def _thread(mail: ReceivedMail, message_id: str) -> Thread:
     ids = list(dict.fromkeys(mail.references))
     root = ids[0] if ids else mail.group or mail.message_id or message_id
     nearest = [*ids[:-MAX_AFTER:-1], *ids[:1]]

@@ -48,7 +48,7 @@ _TAGLINE = re.compile(
 )
 
 
-def reply_of(text: str) -> str:
+def strip_quotes(text: str) -> str:
     """What is new in a mail's text; the whole text where nothing is quoted, or where no line can be drawn.
 
     Raises MissingExtra.

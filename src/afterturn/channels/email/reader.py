@@ -19,12 +19,12 @@ from email.policy import Compat32
 from email.utils import parsedate_tz
 from urllib.parse import quote
 
-from afterturn.channels.email.addresses import mailboxes
-from afterturn.channels.email.html_text import text_of_html
+from afterturn.channels.email.addresses import parse_addresses
+from afterturn.channels.email.html_text import html_to_text
 
 MAX_ATTACHMENTS = 50
 
-TROUBLES = (ValueError, LookupError, TypeError, AttributeError, AssertionError, HeaderParseError, RecursionError)
+PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, HeaderParseError, RecursionError)
 """What the email package raises at a mail that breaks its expectations, a thousand nested parts included."""
 
 _ADDRESS = re.compile(r"[^\s<>,;:\"()\[\]\\@]{1,64}@[^\s<>,;:\"()\[\]\\@]{1,255}")
@@ -73,7 +73,7 @@ def header(mail: MailMessage, name: str) -> str:
     raw = raw_header(mail, name)
     try:
         pieces = decode_header(raw[:_MAX_WORDS_CHARS])
-    except TROUBLES:
+    except PARSE_ERRORS:
         return " ".join(raw.split())
     text = "".join(
         piece if isinstance(piece, str) else decode(piece, charset or "raw-unicode-escape") for piece, charset in pieces
@@ -83,7 +83,7 @@ def header(mail: MailMessage, name: str) -> str:
 
 def addresses(mail: MailMessage, *names: str) -> list[str]:
     """The addresses in those headers, each in its one spelling, in order."""
-    return [address for name in names for address in mailboxes(raw_header(mail, name))]
+    return [address for name in names for address in parse_addresses(raw_header(mail, name))]
 
 
 def is_address(text: str) -> bool:
@@ -110,7 +110,7 @@ def parse_date(value: str) -> datetime | None:
         # A leap second is written as :60, which datetime does not know.
         at = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC)
         return at - timedelta(seconds=parts[9] or 0)
-    except (*TROUBLES, OverflowError):
+    except (*PARSE_ERRORS, OverflowError):
         return None
 
 
@@ -123,7 +123,7 @@ def parse_from_line(line: bytes) -> datetime | None:
     return parse_date(f"{day} {month} {year} {clock} {late_zone or zone or '+0000'}")
 
 
-def content(mail: MailMessage, mail_id: str) -> Content:
+def parse_content(mail: MailMessage, mail_id: str) -> Content:
     """The plain text where there is one, else the HTML as text; ``mail_id`` names attachments without an own id."""
     plain: list[str] = []
     html: list[str] = []
@@ -139,7 +139,7 @@ def content(mail: MailMessage, mail_id: str) -> Content:
             html.append(_payload(part))
     text = "\n".join(plain).strip()
     if not text and html:
-        text = "\n".join(text_of_html(page[:_MAX_HTML_CHARS]) for page in html).strip()
+        text = "\n".join(html_to_text(page[:_MAX_HTML_CHARS]) for page in html).strip()
     if len(files) > MAX_ATTACHMENTS:
         more = len(files) - MAX_ATTACHMENTS + 1
         files[MAX_ATTACHMENTS - 1 :] = [{"url": f"mid:{quote(mail_id, safe='@')}"[:4000], "name": f"and {more} more"}]
@@ -204,7 +204,7 @@ def _file_name(part: MailMessage) -> str:
     try:
         name = named.get_filename() or ""
         pieces = decode_header(_undo_escape(name)[:_MAX_WORDS_CHARS])
-    except TROUBLES:
+    except PARSE_ERRORS:
         return "attachment"
     return "".join(piece if isinstance(piece, str) else decode(piece, charset) for piece, charset in pieces)
 

@@ -14,7 +14,7 @@ from afterturn.channels.outlook.mailbox import GraphMailboxes
 from afterturn.channels.outlook.polling import Mailboxes
 from afterturn.channels.outlook.send import GraphSender
 from afterturn.channels.outlook.subscriptions import GraphUpkeep
-from afterturn.channels.provider import Connection, ProviderContext, SenderBinding
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookEndpoint
@@ -40,10 +40,10 @@ def endpoints(settings: OutlookSettings, context: ProviderContext) -> Mapping[st
 
 
 @asynccontextmanager
-async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncIterator[Connection]:
+async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
     mailboxes = _mailboxes(settings, context)
     if not (settings.graph_tenant and settings.graph_client_id and settings.graph_client_secret):
-        yield Connection(endpoints(settings, context))
+        yield ProviderConnection(endpoints(settings, context))
         return
     async with open_http() as http:
         graph = GraphClient(
@@ -57,7 +57,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
         )
         if mailboxes is None:
             fetcher = GraphFetcher(graph, own=context.own_addresses)
-            yield Connection(
+            yield ProviderConnection(
                 endpoints(settings, context),
                 [SenderBinding(Channel.EMAIL, GraphSender(graph))],
                 {"graph": fetcher.fetch},
@@ -77,7 +77,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             client_state=settings.graph_client_state.get_secret_value(),
             take=context.receive,
         )
-        yield Connection(
+        yield ProviderConnection(
             endpoints(settings, context),
             [SenderBinding(Channel.EMAIL, GraphSender(graph), frozenset(names))],
             {"graph": fetcher.fetch},

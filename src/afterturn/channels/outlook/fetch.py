@@ -11,7 +11,7 @@ from afterturn import telemetry
 from afterturn.channels.http_client import HttpResponse, send_repeatable
 from afterturn.channels.outlook.graph import GraphClient
 from afterturn.channels.outlook.mailbox import IMMUTABLE
-from afterturn.channels.outlook.send import graph_failed
+from afterturn.channels.outlook.send import graph_failure
 from afterturn.channels.outlook.webhook import EXPAND, SELECT, parse_fetched
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
@@ -83,7 +83,7 @@ class GraphFetcher:
         if answer.status in _GONE:
             return Ignored("message-gone")
         if answer.status != 200:
-            failed = graph_failed(answer, self._access)
+            failed = graph_failure(answer, self._access)
             if isinstance(failed, TryLater):
                 raise failed
             if failed is None:

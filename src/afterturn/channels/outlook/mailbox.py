@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from afterturn.channels.http_client import HttpResponse, json_body, send_repeatable
 from afterturn.channels.outlook.graph import GraphClient
-from afterturn.channels.outlook.send import graph_failed
+from afterturn.channels.outlook.send import graph_failure
 from afterturn.channels.sanitize import clean_string, get_path
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
 from afterturn.clock import parse_time
@@ -36,7 +36,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class MailboxEntry:
     """A mail that is in a mailbox. ``name``: as the webhooks calls it, ``""`` where it has no name of its own."""
 
     id: str
@@ -46,10 +46,10 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MailPage:
     """``more``: there is mail beyond."""
 
-    mails: Sequence[Received]
+    mails: Sequence[MailboxEntry]
     more: bool
 
 
@@ -90,7 +90,7 @@ class GraphMailboxes:
         if answer.status not in (204, *_GONE):
             raise self._failed(answer)
 
-    async def received(self, mailbox: str, since: datetime) -> Page:
+    async def received(self, mailbox: str, since: datetime) -> MailPage:
         """The first mails from ``since`` on, by the time of receipt, oldest first, whatever their folder.
 
         Asked for by time and not by Graph's own next page, which counts rows: one that is deleted meanwhile would make
@@ -114,7 +114,7 @@ class GraphMailboxes:
         if not isinstance(listed, list):
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
         mails = [found for item in listed if (found := _received(item)) is not None]
-        return Page(mails, bool(told.get("@odata.nextLink")))
+        return MailPage(mails, bool(told.get("@odata.nextLink")))
 
     async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> HttpResponse:
         url = f"{self._access.url}{path}"
@@ -129,7 +129,7 @@ class GraphMailboxes:
         return await self._access.call(call)
 
     def _failed(self, answer: HttpResponse) -> SendFailed:
-        found = graph_failed(answer, self._access)
+        found = graph_failure(answer, self._access)
         if isinstance(found, TryLater):
             return found
         if found is None:  # such as a notificationUrl that Graph cannot reach
@@ -155,12 +155,12 @@ def _subscription(answer: HttpResponse, until: datetime) -> Subscription:
     return Subscription(name, min(_parsed(told.get("expirationDateTime")) or until, until))
 
 
-def _received(item: object) -> Received | None:
+def _received(item: object) -> MailboxEntry | None:
     name, at = get_path(item, "id"), _parsed(get_path(item, "receivedDateTime"))
     if not isinstance(name, str) or not name or at is None:
         return None
     message_id = clean_string(get_path(item, "internetMessageId")).strip().removeprefix("<").removesuffix(">")
-    return Received(name, at, legal_id("", message_id) if message_id else "", get_path(item, "isDraft") is True)
+    return MailboxEntry(name, at, legal_id("", message_id) if message_id else "", get_path(item, "isDraft") is True)
 
 
 def _parsed(value: object) -> datetime | None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from afterturn.channels.email.compose import compose, mail_addresses, one_part
 from afterturn.channels.http_client import HttpResponse, failure_of, send_once, send_repeatable
 from afterturn.channels.outlook.graph import AuthorizedCall, GraphClient
-from afterturn.channels.sanitize import label
+from afterturn.channels.sanitize import clean_label
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
     OutboundMessage,
@@ -33,11 +33,11 @@ MAX_RAW_BYTES = 2 * 2**20
 """Graph takes 4 MB a request, and base64 makes a third more of it."""
 
 PROBLEMS = ProviderErrors(
-    never={
+    permanent={
         **dict.fromkeys(("ErrorInvalidRecipients", "ErrorInvalidSmtpAddress"), Reason.BAD_ADDRESS),
         **dict.fromkeys(("ErrorMessageSizeExceeded", "RequestEntityTooLarge"), Reason.TOO_LONG),
     },
-    later={
+    temporary={
         **dict.fromkeys(
             (
                 *("ErrorAccessDenied", "AccessDenied", "Authorization_RequestDenied", "ErrorSendAsDenied"),
@@ -123,10 +123,10 @@ class GraphSender:
             await self._access.call(call)
 
     def _failed(self, answer: HttpResponse) -> SendFailed:
-        return graph_failed(answer, self._access) or Undeliverable("graph", Reason.REFUSED, _code(answer))
+        return graph_failure(answer, self._access) or Undeliverable("graph", Reason.REFUSED, _code(answer))
 
 
-def graph_failed(answer: HttpResponse, access: GraphClient) -> SendFailed | None:
+def graph_failure(answer: HttpResponse, access: GraphClient) -> SendFailed | None:
     """What Graph means by an answer that is no success; None for a refusal that nothing is known of."""
     code = _code(answer)
     if found := failure_of("graph", answer, access.clock()) or PROBLEMS.error_of("graph", code):
@@ -140,4 +140,4 @@ def graph_failed(answer: HttpResponse, access: GraphClient) -> SendFailed | None
 
 def _code(answer: HttpResponse) -> str:
     told = answer.json().get("error")
-    return label(told.get("code") if isinstance(told, dict) else None) or str(answer.status)
+    return clean_label(told.get("code") if isinstance(told, dict) else None) or str(answer.status)

@@ -14,7 +14,7 @@ from typing import Any
 
 from afterturn import telemetry
 from afterturn.channels.leases import Locks
-from afterturn.channels.outlook.mailbox import GraphMailboxes, Received
+from afterturn.channels.outlook.mailbox import GraphMailboxes, MailboxEntry
 from afterturn.channels.outlook.polling import (
     GIVE_UP_AFTER,
     OVERLAP,
@@ -158,7 +158,7 @@ class GraphUpkeep:
                 newest = since + timedelta(seconds=1)
             since = newest
 
-    async def _all_taken(self, mailbox: str, mails: Sequence[Received]) -> datetime | None:
+    async def _all_taken(self, mailbox: str, mails: Sequence[MailboxEntry]) -> datetime | None:
         """When the oldest one came that could not be had, and may still be. Raises what no other mail will escape."""
         keys = {digest(mailbox, one.id): one for one in mails if not one.is_draft}
         names = [one.name for one in keys.values() if one.name]
@@ -188,7 +188,7 @@ class GraphUpkeep:
                     telemetry.mail_found.inc()
         return min(missing, default=None)
 
-    async def _one_taken(self, mailbox: str, one: Received) -> None:
+    async def _one_taken(self, mailbox: str, one: MailboxEntry) -> None:
         resource = f"users/{mailbox}/messages/{one.id}"
         await self._take(
             FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock()

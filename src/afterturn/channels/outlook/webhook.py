@@ -13,10 +13,10 @@ from datetime import datetime
 from email.message import Message as MailMessage
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from afterturn.channels.email.addresses import spelt
-from afterturn.channels.email.html_text import text_of_html
-from afterturn.channels.email.message import Receipt, Written, arrived, received_time
-from afterturn.channels.email.reader import TROUBLES, message_ids, parse_date, raw_header
+from afterturn.channels.email.addresses import normalise_address
+from afterturn.channels.email.html_text import html_to_text
+from afterturn.channels.email.message import MailReceipt, ReceivedMail, inbound_message, received_time
+from afterturn.channels.email.reader import PARSE_ERRORS, message_ids, parse_date, raw_header
 from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
 from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, secrets_equal
 from afterturn.channels.types import (
@@ -91,7 +91,7 @@ def parse_fetched(
         return Ignored("draft")
     ours = tuple(account.lower() for account in accounts)
     mail = _written(message)
-    receipt = Receipt(
+    receipt = MailReceipt(
         at=received_time(message.get("receivedDateTime"), now),
         accounts=ours,
         own=frozenset(own),
@@ -99,7 +99,7 @@ def parse_fetched(
         mail_id=None if mail.sender or mail.text else f"graph-{clean_line(message['id'])}",
         extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
     )
-    found = arrived(mail, receipt)
+    found = inbound_message(mail, receipt)
     if found.suppress is SuppressReason.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
         return Ignored("own-message")
     return found
@@ -168,7 +168,7 @@ def _once(arrivals: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
         yield found
 
 
-def _written(message: dict[str, object]) -> Written:
+def _written(message: dict[str, object]) -> ReceivedMail:
     carried = _headers(message.get("internetMessageHeaders"))
     sent = clean_string(message.get("sentDateTime"))
     sender = _address(message.get("from")) or _address(message.get("sender"))
@@ -178,7 +178,7 @@ def _written(message: dict[str, object]) -> Written:
     fingerprint = digest(sender, subject, sent, text)
     group = clean_line(message.get("conversationId"))
     new = _body(message.get("uniqueBody"))
-    return Written(
+    return ReceivedMail(
         message_id=message_id,
         sender=sender,
         recipients=(*_addresses(message.get("toRecipients")), *_addresses(message.get("ccRecipients"))),
@@ -228,13 +228,13 @@ def _body(body: object) -> str:
     if str(get_path(body, "contentType")).lower() != "html":
         return text.replace("\r\n", "\n").replace("\r", "\n").strip()
     try:
-        return text_of_html(text[:MAX_HTML_CHARS])
-    except TROUBLES:
+        return html_to_text(text[:MAX_HTML_CHARS])
+    except PARSE_ERRORS:
         return text
 
 
 def _address(party: object) -> str:
-    return spelt(clean_line(get_path(party, "emailAddress", "address")))
+    return normalise_address(clean_line(get_path(party, "emailAddress", "address")))
 
 
 def _addresses(parties: object) -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
 from afterturn.channels.http_client import open_http
-from afterturn.channels.provider import Connection, ProviderContext, SenderBinding
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.ses import SesSettings, sns, webhook
 from afterturn.channels.ses.fetch import S3MailFetcher, open_s3
 from afterturn.channels.ses.send import SesSender, open_ses
@@ -37,9 +37,9 @@ def endpoints(
 
 
 @asynccontextmanager
-async def connect(settings: SesSettings, context: ProviderContext) -> AsyncIterator[Connection]:
+async def connect(settings: SesSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
     if not settings.sns_topics:
-        yield Connection()
+        yield ProviderConnection()
         return
     access, clock = context.aws, context.clock
     async with AsyncExitStack() as stack:
@@ -51,7 +51,7 @@ async def connect(settings: SesSettings, context: ProviderContext) -> AsyncItera
                 s3, clock=clock, own=context.own_addresses, buckets=settings.mail_buckets
             ).fetch
         sender = SesSender(await stack.enter_async_context(open_ses(access)), clock=clock, sender=settings.ses_from)
-        yield Connection(
+        yield ProviderConnection(
             endpoints(settings, context, sns.SigningCertificates(topic.certificate)),
             [SenderBinding(Channel.EMAIL, sender)],
             fetchers,

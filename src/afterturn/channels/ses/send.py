@@ -43,7 +43,7 @@ _ID = re.compile(r"[!-~]{1,200}\Z")
 _UNVERIFIED = "not verified"
 
 PROBLEMS = ProviderErrors(
-    later={
+    temporary={
         **dict.fromkeys(
             ("TooManyRequestsException", "Throttling", "ThrottlingException", "SlowDown"), Reason.THROTTLED
         ),

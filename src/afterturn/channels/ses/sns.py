@@ -36,7 +36,7 @@ MAX_AHEAD = timedelta(minutes=15)
 MAX_CERTIFICATES = 32
 MAX_CERTIFICATE_BYTES = 64 * 1024
 
-TIMEOUTS = HttpTimeouts(connect=3.0, silence=5.0, whole=8.0)
+TIMEOUTS = HttpTimeouts(connect=3.0, read=5.0, total=8.0)
 """A webhook waits for it, and SNS gives up after fifteen seconds."""
 
 _OF_SNS = re.compile(r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?/[\x21-\x7e]{1,4096}")

@@ -14,9 +14,9 @@ import binascii
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from afterturn.channels.email.addresses import spelt
-from afterturn.channels.email.message import Receipt, read_mail, received_time
-from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, label
+from afterturn.channels.email.addresses import normalise_address
+from afterturn.channels.email.message import MailReceipt, read_mail, received_time
+from afterturn.channels.sanitize import clean_label, clean_line, clean_string, get_path, json_object
 from afterturn.channels.ses.sns import open_envelope, verify
 from afterturn.channels.types import (
     ChannelEvent,
@@ -92,7 +92,7 @@ def parse_fetched(
     """The mail that :func:`parse` requested, as it lay in S3."""
     reference = asked.reference
     verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
-    receipt = Receipt(
+    receipt = MailReceipt(
         at=received_time(reference.get("received_at"), now),
         accounts=tuple(reference.get("accounts", "").split()),
         own=frozenset(own),
@@ -108,11 +108,15 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Chan
     mail_id = clean_line(get_path(notification, "mail", "messageId"))
     received_at = get_path(notification, "mail", "timestamp") or get_path(notification, "receipt", "timestamp")
     recipients = get_path(notification, "receipt", "recipients")
-    accounts = [spelt(clean_line(name)) for name in recipients[:MAX_ACCOUNTS]] if isinstance(recipients, list) else []
+    accounts = (
+        [normalise_address(clean_line(name)) for name in recipients[:MAX_ACCOUNTS]]
+        if isinstance(recipients, list)
+        else []
+    )
     verdicts = _verdicts(get_path(notification, "receipt"))
     content = get_path(notification, "content")
     if isinstance(content, str):
-        receipt = Receipt(
+        receipt = MailReceipt(
             at=received_time(received_at, now),
             accounts=tuple(account for account in accounts if account),
             own=frozenset(own),
@@ -141,7 +145,7 @@ def _bytes(content: str, encoding: object) -> bytes:
 
 def _verdicts(receipt: object) -> dict[str, str]:
     """Those that are no ``PASS``."""
-    found = {name: label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
+    found = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
     return {name: status for name, status in found.items() if status and status != "PASS"}
 
 
@@ -154,7 +158,7 @@ def _delivery(notification: object, name: str, now: datetime) -> ChannelEvent:
     if not provider_id:
         return Ignored("event-without-message-id")
     detail = get_path(notification, {"deliverydelay": "deliveryDelay", "renderingfailure": "failure"}.get(name, name))
-    soft = name == "bounce" and label(get_path(detail, "bounceType")) not in {"Permanent", "Undetermined"}
+    soft = name == "bounce" and clean_label(get_path(detail, "bounceType")) not in {"Permanent", "Undetermined"}
     return DeliveryUpdate(
         provider_id=provider_id,
         state="soft-bounced" if soft else _STATES[name],
@@ -171,8 +175,8 @@ def _error(name: str, detail: object) -> str | None:
         "complaint": ("complaintFeedbackType",),
         "deliverydelay": ("delayType",),
     }.get(name, ())
-    found = [label(get_path(detail, word)) for word in words]
+    found = [clean_label(get_path(detail, word)) for word in words]
     recipients = get_path(detail, "bouncedRecipients")
     if isinstance(recipients, list) and recipients:
-        found.append(label(get_path(recipients[0], "status")))
+        found.append(clean_label(get_path(recipients[0], "status")))
     return " ".join(filter(None, found)) or None

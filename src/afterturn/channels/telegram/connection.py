@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from afterturn.channels.http_client import open_http
-from afterturn.channels.provider import Connection, ProviderContext, SenderBinding
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.telegram import TelegramSettings, webhook
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.webhooks import WebhookEndpoint
@@ -28,10 +28,10 @@ def endpoints(settings: TelegramSettings, context: ProviderContext) -> Mapping[s
 
 
 @asynccontextmanager
-async def connect(settings: TelegramSettings, context: ProviderContext) -> AsyncIterator[Connection]:
+async def connect(settings: TelegramSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
     if settings.telegram_token is None:
-        yield Connection(endpoints(settings, context))
+        yield ProviderConnection(endpoints(settings, context))
         return
     async with open_http() as http:
         sender = TelegramSender(http, token=settings.telegram_token, clock=context.clock, api=settings.telegram_api)
-        yield Connection(endpoints(settings, context), [SenderBinding(Channel.TELEGRAM, sender)])
+        yield ProviderConnection(endpoints(settings, context), [SenderBinding(Channel.TELEGRAM, sender)])

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import SecretStr
 
 from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, json_body, seconds, send_once
-from afterturn.channels.links import with_links
 from afterturn.channels.sanitize import clean_string
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
@@ -24,8 +23,9 @@ from afterturn.channels.sending import (
     TryLater,
     Uncertain,
     Undeliverable,
+    text_with_links,
 )
-from afterturn.channels.splitting import shown, split, utf16_width
+from afterturn.channels.splitting import non_blank, split, utf16_width
 from afterturn.channels.types import ThreadMigrated
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
@@ -61,10 +61,10 @@ class TelegramSender:
         self._url = f"{api.rstrip('/')}/bot{token.get_secret_value()}/sendMessage"
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
-        text = clean_string(with_links(message, "telegram"))
+        text = clean_string(text_with_links(message, "telegram"))
         if len(text) > MAX_TEXT * MAX_PARTS:
             raise Undeliverable("telegram", Reason.TOO_LONG)
-        texts = tuple(shown(split(text, MAX_TEXT, utf16_width)))
+        texts = tuple(non_blank(split(text, MAX_TEXT, utf16_width)))
         if not texts:
             raise Undeliverable("telegram", Reason.EMPTY)
         if len(texts) > MAX_PARTS:

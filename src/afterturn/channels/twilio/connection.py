@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from afterturn.channels.http_client import open_http
-from afterturn.channels.provider import Connection, ProviderContext, SenderBinding
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.twilio import TwilioSettings, voice, webhook
 from afterturn.channels.twilio.send import TwilioSender
@@ -34,9 +34,9 @@ def endpoints(settings: TwilioSettings, context: ProviderContext) -> Mapping[str
 
 
 @asynccontextmanager
-async def connect(settings: TwilioSettings, context: ProviderContext) -> AsyncIterator[Connection]:
+async def connect(settings: TwilioSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
     if not settings.twilio_account_sid or settings.twilio_auth_token is None:
-        yield Connection(endpoints(settings, context))
+        yield ProviderConnection(endpoints(settings, context))
         return
     async with open_http() as http:
         sender = TwilioSender(
@@ -47,4 +47,4 @@ async def connect(settings: TwilioSettings, context: ProviderContext) -> AsyncIt
             status_callback=context.public_url and public_url(context.public_url, f"{WEBHOOKS_PATH}/twilio"),
             region=context.phone_region,
         )
-        yield Connection(endpoints(settings, context), [SenderBinding(Channel.SMS, sender)])
+        yield ProviderConnection(endpoints(settings, context), [SenderBinding(Channel.SMS, sender)])

@@ -14,7 +14,6 @@ from urllib.parse import quote, urlencode
 from pydantic import SecretStr
 
 from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, send_once
-from afterturn.channels.links import fetchable
 from afterturn.channels.sanitize import clean_string
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
@@ -26,8 +25,9 @@ from afterturn.channels.sending import (
     TryLater,
     Uncertain,
     Undeliverable,
+    public_attachments,
 )
-from afterturn.channels.splitting import shown, sms_width, split
+from afterturn.channels.splitting import non_blank, sms_width, split
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 from afterturn.ids import legal_id, normalise
@@ -43,7 +43,7 @@ _MESSAGE_SID = re.compile(r"[A-Za-z]{2}[0-9a-fA-F]{32}\Z")
 _WHATSAPP = "whatsapp:"
 
 PROBLEMS = ProviderErrors(
-    never={
+    permanent={
         "21610": Reason.OPTED_OUT,
         "63014": Reason.BLOCKED,
         **dict.fromkeys(
@@ -56,7 +56,7 @@ PROBLEMS = ProviderErrors(
         **dict.fromkeys(("21605", "21617", "21658"), Reason.TOO_LONG),
         **dict.fromkeys(("11751", "12300", "21620", "21623", "63019"), Reason.BAD_ATTACHMENT),
     },
-    later={
+    temporary={
         **dict.fromkeys(("14107", "20429", "21611", "30022", "63018", "63038"), Reason.THROTTLED),
         **dict.fromkeys(
             (
@@ -104,11 +104,11 @@ class TwilioSender:
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         """Files go with the first text; by WhatsApp each goes alone, after the texts."""
-        files = fetchable(message, "twilio")
+        files = public_attachments(message, "twilio")
         text = clean_string(message.text)
         if len(text) > MAX_TEXT * MAX_PARTS:
             raise Undeliverable("twilio", Reason.TOO_LONG)
-        texts = list(shown(split(text, MAX_TEXT, sms_width)))
+        texts = list(non_blank(split(text, MAX_TEXT, sms_width)))
         if len(texts) > MAX_PARTS:
             raise Undeliverable("twilio", Reason.TOO_LONG)
         if len(files) > MAX_MEDIA:

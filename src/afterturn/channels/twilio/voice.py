@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from afterturn.channels.sanitize import clean_lines, from_mail_date, label
+from afterturn.channels.sanitize import clean_label, clean_lines, from_mail_date
 from afterturn.channels.twilio.webhook import fields, verify
 from afterturn.channels.types import ChannelEvent, Ignored, WebhookRequest
 from afterturn.channels.voice.calls import TranscriptEntry, call_event
@@ -25,6 +25,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     state = "completed" if text else (form.get("CallStatus") or form.get("DialCallStatus") or "").lower()
     if not state:
         return (Ignored("call-detail"),)
+    key = clean_label(form.get("TranscriptionSid")) or "tape"
     ours, theirs = form.get("To", ""), form.get("From", "")
     if form.get("Direction", "").startswith("outbound"):
         ours, theirs = theirs, ours
@@ -36,8 +37,8 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             region=region,
             at=now,
             state=state,
-            said=[TranscriptEntry("customer", text, key=label(form.get("TranscriptionSid")) or "tape")] if text else [],
-            spoken_from=from_mail_date(form.get("Timestamp"), now),
+            transcript=[TranscriptEntry("customer", text, key=key)] if text else [],
+            started_at=from_mail_date(form.get("Timestamp"), now),
             extra=_facts(form),
             request=request,
         ),
@@ -50,5 +51,5 @@ def _facts(form: Mapping[str, str]) -> dict[str, str]:
     return clean_lines(
         seconds=seconds if seconds.isdecimal() else "",
         recording=form.get("RecordingUrl"),
-        reason=label(form.get("SipResponseCode")),
+        reason=clean_label(form.get("SipResponseCode")),
     )

@@ -55,12 +55,12 @@ def call_event(
     call_id: object,
     customer: object,
     account: object,
-    taker: object = None,
+    agent: object = None,
     region: str | None,
     at: datetime,
     state: str,
-    said: Iterable[TranscriptEntry] = (),
-    spoken_from: datetime | None = None,
+    transcript: Iterable[TranscriptEntry] = (),
+    started_at: datetime | None = None,
     extra: Mapping[str, str] | None = None,
     request: WebhookRequest,
     whole: bool = True,
@@ -77,22 +77,22 @@ def call_event(
     return CallEvent(
         provider_id=known,
         party=Party(
-            account=legal_id("", normalise(clean_string(account), region) or clean_string(taker) or "unknown"),
+            account=legal_id("", normalise(clean_string(account), region) or clean_string(agent) or "unknown"),
             sender="anonymous" if withheld else legal_id("", number),
         ),
         thread=Thread(legal_id("voice:", known if withheld else number)),
         at=at,
         state=state if state in STATES else "unknown",
         ended=state in ENDED,
-        utterances=_utterances(known, said, spoken_from or at, at, facts),
+        utterances=_utterances(known, transcript, started_at or at, at, facts),
         extra=facts,
         whole=whole,
     )
 
 
-def has_speech(said: Iterable[TranscriptEntry]) -> bool:
+def has_speech(transcript: Iterable[TranscriptEntry]) -> bool:
     """Is anything in it that caller or agent said?"""
-    return any(_side(entry) and clean_string(entry.text).strip() for entry in said)
+    return any(_side(entry) and clean_string(entry.text).strip() for entry in transcript)
 
 
 def parse_lines(transcript: object, names: Mapping[str, str]) -> list[TranscriptEntry]:
@@ -118,7 +118,7 @@ def entries(value: object) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def after(begun: datetime | None, seconds: object) -> datetime | None:
+def seconds_after(begun: datetime | None, seconds: object) -> datetime | None:
     """So long after the call began; None where either is not known or makes no sense."""
     if begun is None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None

@@ -11,17 +11,25 @@ from typing import Any
 
 from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import (
+    clean_label,
     clean_lines,
     from_millis,
     get_path,
     ignored_reason,
     json_object,
-    label,
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice import RetellSettings
-from afterturn.channels.voice.calls import ENDED, TranscriptEntry, after, call_event, entries, has_speech, parse_lines
+from afterturn.channels.voice.calls import (
+    ENDED,
+    TranscriptEntry,
+    call_event,
+    entries,
+    has_speech,
+    parse_lines,
+    seconds_after,
+)
 from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.clock import EPOCH
 
@@ -95,7 +103,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     ours, theirs = call.get("to_number"), call.get("from_number")
     if call.get("direction") == "outbound":
         ours, theirs = theirs, ours
-    reason = label(call.get("disconnection_reason"))
+    reason = clean_label(call.get("disconnection_reason"))
     state = _UNREACHED.get(reason, "completed") if event in _ENDED_EVENTS else "in-progress"
     begun = from_millis(call.get("start_timestamp"), now)
     return (
@@ -103,12 +111,12 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             call_id=call.get("call_id"),
             customer=theirs,
             account=ours,
-            taker=call.get("agent_id"),
+            agent=call.get("agent_id"),
             region=region,
             at=now,
             state=state,
-            said=_said(call, begun) if state in ENDED else [],
-            spoken_from=begun or from_millis(call.get("end_timestamp"), now),
+            transcript=_said(call, begun) if state in ENDED else [],
+            started_at=begun or from_millis(call.get("end_timestamp"), now),
             extra=clean_lines(reason=reason, seconds=_seconds(call), recording=call.get("recording_url")),
             request=request,
         ),
@@ -128,7 +136,7 @@ def _said(call: Mapping[str, Any], begun: datetime | None) -> list[TranscriptEnt
 
 def _at(entry: Mapping[str, Any], begun: datetime | None) -> datetime | None:
     words = entries(entry.get("words"))
-    return after(begun, get_path(words[0], "start")) if words else None
+    return seconds_after(begun, get_path(words[0], "start")) if words else None
 
 
 def _seconds(call: Mapping[str, Any]) -> object:

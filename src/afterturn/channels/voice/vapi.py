@@ -17,18 +17,18 @@ from typing import Any
 
 from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import (
+    clean_label,
     clean_lines,
     from_iso,
     from_millis,
     get_path,
     ignored_reason,
     json_object,
-    label,
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice import VapiSettings
-from afterturn.channels.voice.calls import TranscriptEntry, after, call_event, entries, has_speech, parse_lines
+from afterturn.channels.voice.calls import TranscriptEntry, call_event, entries, has_speech, parse_lines, seconds_after
 from afterturn.channels.webhooks import WebhookEndpoint
 
 OTHER_KINDS = {
@@ -115,8 +115,8 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     kind = get_path(message, "type")
     if not isinstance(message, dict) or kind not in ("end-of-call-report", "status-update"):
         return (Ignored(ignored_reason(kind, OTHER_KINDS)),)
-    reason = label(message.get("endedReason"))
-    status = label(message.get("status"))
+    reason = clean_label(message.get("endedReason"))
+    status = clean_label(message.get("status"))
     over = kind == "end-of-call-report" or status == "ended"
     begun = _begun(message, now)
     return (
@@ -124,12 +124,12 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             call_id=get_path(message, "call", "id"),
             customer=get_path(message, "call", "customer", "number") or get_path(message, "customer", "number"),
             account=get_path(message, "call", "phoneNumber", "number") or get_path(message, "phoneNumber", "number"),
-            taker=get_path(message, "call", "phoneNumberId") or get_path(message, "call", "assistantId"),
+            agent=get_path(message, "call", "phoneNumberId") or get_path(message, "call", "assistantId"),
             region=region,
             at=now,
             state=_UNREACHED.get(reason, "completed") if over else _STATES.get(status, status),
-            said=_said(message, begun, now) if over else [],
-            spoken_from=begun or _told(message, now),
+            transcript=_said(message, begun, now) if over else [],
+            started_at=begun or _told(message, now),
             extra=clean_lines(
                 reason=reason,
                 seconds=_seconds(message.get("durationSeconds")),
@@ -162,7 +162,7 @@ def _entry(entry: Mapping[str, Any], begun: datetime | None, now: datetime) -> T
     time = entry.get("time")
     if at := from_millis(time, now):
         return TranscriptEntry(entry.get("role"), text, at, f"t{time}")
-    return TranscriptEntry(entry.get("role"), text, after(begun, entry.get("secondsFromStart")))
+    return TranscriptEntry(entry.get("role"), text, seconds_after(begun, entry.get("secondsFromStart")))
 
 
 def _begun(message: Mapping[str, Any], now: datetime) -> datetime | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
-from afterturn.channels.email.addresses import spelt
+from afterturn.channels.email.addresses import normalise_address
 from afterturn.clock import to_text
 from afterturn.errors import InvalidQuery, InvalidRecord
 from afterturn.ids import normalise
@@ -74,7 +74,7 @@ def address_of_person(words: str, region: str | None = None) -> str | None:
     """A phone number or an e-mail address that was typed into the search box, spelt as conversations have it."""
     words = words.strip()
     if "@" in words and " " not in words:
-        return spelt(words.removeprefix("mailto:"))
+        return normalise_address(words.removeprefix("mailto:"))
     return normalise(words, region) if _PHONE.match(words) else None
 
 

@@ -187,7 +187,7 @@ async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_
     reason: Reason,
 ) -> None:
     provider = S3()
-    async with serving(provider), opened(provider.url, session, read_timeout=patience(order).silence) as fetcher:
+    async with serving(provider), opened(provider.url, session, read_timeout=patience(order).read) as fetcher:
         provider.next = [order, order]  # the driver asks twice, which a question may be
         with pytest.raises(TryLater) as later:
             await fetcher.fetch(asked())

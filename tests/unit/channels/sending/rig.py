@@ -20,7 +20,7 @@ from afterturn.channels.sending import OutboundMessage
 from afterturn.model import Channel
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-PATIENT = HttpTimeouts(connect=5.0, silence=30.0, whole=60.0)
+PATIENT = HttpTimeouts(connect=5.0, read=30.0, total=60.0)
 """No test is about how fast a machine is."""
 
 
@@ -54,7 +54,7 @@ LOST = [Fault.CLOSED_UNREAD, Fault.CLOSED_READ, Fault.RESET, Fault.SILENT, Fault
 
 def patience(fault: object) -> HttpTimeouts:
     """Short where no answer ever comes, so that no test is about how fast a machine is."""
-    return replace(PATIENT, silence=1.0) if fault is Fault.SILENT else PATIENT
+    return replace(PATIENT, read=1.0) if fault is Fault.SILENT else PATIENT
 
 
 @dataclass(frozen=True)

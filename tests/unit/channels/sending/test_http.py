@@ -93,7 +93,7 @@ async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowi
 
 async def test_an_answer_that_never_ends_is_given_up(echo: Echo) -> None:
     echo.next = [Fault.DRIPPING]
-    async with calling(HttpTimeouts(connect=10.0, silence=10.0, whole=2.0)) as http:
+    async with calling(HttpTimeouts(connect=10.0, read=10.0, total=2.0)) as http:
         with pytest.raises(ResponseLost):
             await http.call("POST", echo.url, body=b"hello")
     assert len(echo.calls) == 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.channels.sending.rig import NOW, outgoing
 
 from afterturn.channels.email.compose import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
-from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable
 from afterturn.channels.types import InboundMessage, SuppressReason
 from afterturn.ids import digest
@@ -42,7 +42,7 @@ def opened(message: OutboundMessage, sender: str | None = None, region: str = "e
 
 
 def received(message: OutboundMessage) -> InboundMessage:
-    return read_mail(written(message), Receipt(at=NOW + timedelta(minutes=1), accounts=(THEIRS,)))
+    return read_mail(written(message), MailReceipt(at=NOW + timedelta(minutes=1), accounts=(THEIRS,)))
 
 
 def test_a_mail_says_who_writes_to_whom_and_that_it_is_ours() -> None:

@@ -34,7 +34,7 @@ def test_every_error_says_where_why_and_what_to_do(kind: type[SendFailed], reaso
     assert str(error).startswith("twilio: ")
     assert str(error).endswith("(21610)")
     assert ";" in str(error), "what is wrong, and what to do"
-    assert (error.where, error.reason, error.code) == ("twilio", reason, "21610")
+    assert (error.provider, error.reason, error.code) == ("twilio", reason, "21610")
 
 
 def test_the_reasons_are_labels() -> None:
@@ -45,13 +45,13 @@ def test_the_reasons_are_labels() -> None:
 def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: ProviderErrors) -> None:
     passing = {Reason.THROTTLED, Reason.UNAVAILABLE, Reason.UNREACHABLE, Reason.CONFIGURATION}
     uncertain = {Reason.ANSWER_LOST, Reason.ANSWER_UNREADABLE}
-    assert not problems.never.keys() & problems.later.keys()
-    assert set(problems.later.values()) <= passing
-    assert not set(problems.never.values()) & (passing | uncertain)
+    assert not problems.permanent.keys() & problems.temporary.keys()
+    assert set(problems.temporary.values()) <= passing
+    assert not set(problems.permanent.values()) & (passing | uncertain)
 
 
 def test_an_unknown_code_is_no_error_of_a_known_kind() -> None:
-    assert ProviderErrors(never={"1": Reason.EMPTY}).error_of("here", "2") is None
+    assert ProviderErrors(permanent={"1": Reason.EMPTY}).error_of("here", "2") is None
 
 
 def test_what_somebody_has_to_put_right_is_left_alone_for_a_while() -> None:

@@ -31,7 +31,7 @@ from tests.unit.channels.sending.rig import (
 )
 
 from afterturn.aws.session import Access
-from afterturn.channels.email.message import Receipt, read_mail
+from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.ses.send import MAX_RAW_BYTES, SesSender, open_ses
 from afterturn.errors import ConfigError
@@ -105,7 +105,7 @@ async def test_a_mail_goes_out_and_an_answer_to_it_finds_its_conversation(ses: S
     (raw,) = ses.sent
     assert b"Auto-Submitted: auto-replied" in raw
     answer = f"From: {THEIRS}\r\nTo: {OURS}\r\nIn-Reply-To: <{name}>\r\nSubject: Re: Leak\r\n\r\nThanks".encode()
-    after = read_mail(answer, Receipt(at=NOW, accounts=(OURS,))).thread.after
+    after = read_mail(answer, MailReceipt(at=NOW, accounts=(OURS,))).thread.after
     assert set(sent.thread_ids) & set(after) == {MAIL_ID, name}
 
 
@@ -183,7 +183,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
 ) -> None:
     ses.next = [fault]
     with pytest.raises(Uncertain) as lost:
-        await sent_by(ses, letter(), session, read_timeout=patience(fault).silence, attempts=5)
+        await sent_by(ses, letter(), session, read_timeout=patience(fault).read, attempts=5)
     assert lost.value.reason is Reason.ANSWER_LOST
     assert len(ses.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
 

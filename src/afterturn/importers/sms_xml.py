@@ -8,15 +8,17 @@ over. Times are milliseconds since 1970. A text message has no id of its own, so
 direction and text, and two that agree in all of them (restored twice) are one. A picture message keeps the id that
 the network gave it; its files are named, not read. ``own`` leaves one's own numbers out of a group.
 
-The file is read as a stream; emojis in halves are put together (:mod:`~afterturn.importers.xml_repair`). Where the
-XML breaks or ends too early, the place is named and everything before it comes in. A document type declaration is
+The file is read as a stream. The app writes an emoji as two references to surrogates (``&#55357;&#56832;``), which XML
+forbids and every parser refuses; :func:`repair` joins them. Where the
+XML breaks or ends too early, the location is named and everything before it comes in. A document type declaration is
 refused: such a file never has one, and nothing good comes of it.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote
@@ -31,13 +33,12 @@ from .records import (
     MAX_PARTICIPANTS,
     BadRecord,
     ImportedConversation,
-    Options,
+    ImportOptions,
     from_millis,
-    make,
+    make_record,
 )
-from .source import Source
+from .source import ImportFile
 from .turns import make_turns, thread_order
-from .xml_repair import LONE_SURROGATE, NOT_UTF8, repair
 
 MAX_ELEMENT_CHARS = 192 * 2**20
 """More than this without a new element is not a message with a film in it but an attack on memory."""
@@ -48,12 +49,25 @@ _RECEIVED, _SENT = "1", "2"
 _UNSENT = {"3", "4", "5", "6"}
 _NOT_A_NUMBER = {"", "null", "insert-address-token"}
 _MILLIS = re.compile(r"[0-9]{1,18}\Z")
-_WANTED = {
+_ATTRIBUTES = {
     "sms": ("address", "date", "type", "body"),
     "mms": ("address", "date", "msg_box", "m_id", "tr_id", "sub"),
     "part": ("ct", "name", "fn", "cl", "cid", "text"),
     "addr": ("address", "type"),
 }
+
+LONE_SURROGATE = "\ufdd0"
+NOT_UTF8 = "\ufdd1"
+"""Markers: noncharacters, which are legal XML and which a text that comes in never holds."""
+
+_REFERENCE = re.compile(r"&#(?:x([0-9a-fA-F]{1,10})|([0-9]{1,10}));")
+_UNFINISHED = re.compile(r"[\ud800-\udbff]?(?:&(?:#(?:x[0-9a-fA-F]{0,10}|[0-9]{0,10})?)?)?\Z")
+_UNFINISHED_CHARS = 16
+_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+_LONE = re.compile("[\ud800-\udfff]")
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+# A text is stored with U+FFFD in place of these (afterturn.model), and XML can't hold most of them.
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufdd0\ufdd1\ufffe\uffff]")
 
 
 @dataclass(slots=True)
@@ -61,7 +75,7 @@ class _Element:
     """An ``sms`` or ``mms`` with its ``part`` and ``addr`` children: only the attributes that are used."""
 
     name: str
-    place: str
+    location: str
     values: dict[str, str]
     parts: list[dict[str, str]] = field(default_factory=list)
     addresses: list[dict[str, str]] = field(default_factory=list)
@@ -70,12 +84,12 @@ class _Element:
 @dataclass(slots=True)
 class _Thread:
     numbers: tuple[str, ...]
-    place: str
+    location: str
     messages: list[Message] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
 
 
-def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """Bad records as they are met, then the conversations: only the end of the file is the end of each."""
     own = frozenset(normalise(number, options.region) for number in options.own)
     threads: dict[tuple[str, ...], _Thread] = {}
@@ -88,11 +102,11 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
         if message is None:
             continue
         if not isinstance(message, BadRecord) and not numbers:
-            message = BadRecord(element.place, "address: is missing")
+            message = BadRecord(element.location, "address: is missing")
         if isinstance(message, BadRecord):
             yield message
             continue
-        thread = threads.setdefault(numbers, _Thread(numbers, element.place))
+        thread = threads.setdefault(numbers, _Thread(numbers, element.location))
         if message.id not in thread.ids:
             thread.ids.add(message.id)
             thread.messages.append(message)
@@ -100,7 +114,7 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
         yield _conversation(thread, options)
 
 
-def _elements(source: Source) -> Iterator[_Element | BadRecord]:
+def _elements(source: ImportFile) -> Iterator[_Element | BadRecord]:
     collector = _Collector(source.name)
     try:
         for text in repair(source.chunks(_CHUNK_BYTES)):
@@ -155,7 +169,7 @@ class _Collector:
         self._depth += 1
         if self._depth == 1 and name != "smses":
             raise InvalidInput(f"{self._name}: is XML, but not a backup of messages (its root is not <smses>)")
-        values = {key: attributes[key] for key in _WANTED.get(name, ()) if key in attributes}
+        values = {key: attributes[key] for key in _ATTRIBUTES.get(name, ()) if key in attributes}
         if self._depth == 2:
             self._count += 1
             if name in {"sms", "mms"}:
@@ -178,39 +192,39 @@ def _undamaged(element: _Element) -> _Element | BadRecord:
     for values in (element.values, *element.parts, *element.addresses):
         for key, value in values.items():
             if LONE_SURROGATE in value:
-                return BadRecord(element.place, f"{key}: has a lone surrogate, which no encoding can hold")
+                return BadRecord(element.location, f"{key}: has a lone surrogate, which no encoding can hold")
             if NOT_UTF8 in value:
-                return BadRecord(element.place, f"{key}: has bytes that are not UTF-8")
+                return BadRecord(element.location, f"{key}: has bytes that are not UTF-8")
     return element
 
 
-def _sms(element: _Element, options: Options) -> Message | BadRecord | None:
-    values, place = element.values, element.place
+def _sms(element: _Element, options: ImportOptions) -> Message | BadRecord | None:
+    values, location = element.values, element.location
     box = values.get("type", "")
     at = _time(values, options)
     if box in _UNSENT:
         return None
     if box not in {_RECEIVED, _SENT}:
-        return BadRecord(place, "type: is neither 1 (received) nor 2 (sent)")
+        return BadRecord(location, "type: is neither 1 (received) nor 2 (sent)")
     if isinstance(at, str):
-        return BadRecord(place, f"date: {at}")
+        return BadRecord(location, f"date: {at}")
     if "body" not in values:
-        return BadRecord(place, "body: is missing")
+        return BadRecord(location, "body: is missing")
     number = normalise(values.get("address", ""), options.region)
     name = digest(number, values["date"].strip(), box, values["body"])
-    return make(Message, {"id": f"sms-{name}", "text": values["body"], "at": at, **_side(box)}, place)
+    return make_record(Message, {"id": f"sms-{name}", "text": values["body"], "at": at, **_side(box)}, location)
 
 
-def _mms(element: _Element, options: Options) -> Message | BadRecord | None:
-    values, place = element.values, element.place
+def _mms(element: _Element, options: ImportOptions) -> Message | BadRecord | None:
+    values, location = element.values, element.location
     box = values.get("msg_box", "")
     at = _time(values, options)
     if box in _UNSENT:
         return None
     if box not in {_RECEIVED, _SENT}:
-        return BadRecord(place, "msg_box: is neither 1 (received) nor 2 (sent)")
+        return BadRecord(location, "msg_box: is neither 1 (received) nor 2 (sent)")
     if isinstance(at, str):
-        return BadRecord(place, f"date: {at}")
+        return BadRecord(location, f"date: {at}")
     texts = [part["text"] for part in element.parts if part.get("ct") == "text/plain" and "text" in part]
     if (subject := _present(values, "sub")) and subject.lower() not in {"nosubject", "no subject"}:
         texts.insert(0, subject)
@@ -222,7 +236,7 @@ def _mms(element: _Element, options: Options) -> Message | BadRecord | None:
         name, provider_id = "mms-" + digest(values.get("address", ""), values["date"].strip(), box, text), None
     files = _attachments(element, name)
     message = {"id": name, "provider_id": provider_id, "text": text, "at": at, "attachments": files, **_side(box)}
-    return make(Message, message, place)
+    return make_record(Message, message, location)
 
 
 def _attachments(element: _Element, message_id: str) -> list[dict[str, str]]:
@@ -243,7 +257,7 @@ def _attachments(element: _Element, message_id: str) -> list[dict[str, str]]:
     return files
 
 
-def _time(values: Mapping[str, str], options: Options) -> datetime | str:
+def _time(values: Mapping[str, str], options: ImportOptions) -> datetime | str:
     text = values.get("date", "").strip()
     if not _MILLIS.match(text):
         return "is not a number of milliseconds since 1970"
@@ -276,9 +290,9 @@ def _present(values: Mapping[str, str], key: str) -> str:
     return "" if value == "null" else value
 
 
-def _conversation(thread: _Thread, options: Options) -> ImportedConversation | BadRecord:
+def _conversation(thread: _Thread, options: ImportOptions) -> ImportedConversation | BadRecord:
     messages = thread_order(thread.messages)
-    meta = make(
+    meta = make_record(
         ConversationMeta,
         {
             "id": legal_id("sms:", ",".join(thread.numbers)),
@@ -287,8 +301,46 @@ def _conversation(thread: _Thread, options: Options) -> ImportedConversation | B
             "participants": [legal_id("", number) for number in thread.numbers[:MAX_PARTICIPANTS]],
             "created_at": messages[0].at,
         },
-        thread.place,
+        thread.location,
     )
     if isinstance(meta, BadRecord):
         return meta
-    return ImportedConversation(meta, make_turns(meta, messages), thread.place)
+    return ImportedConversation(meta, make_turns(meta, messages), thread.location)
+
+
+def repair(chunks: Iterable[bytes]) -> Iterator[str]:
+    """The text of the chunks in pieces, in which every character and every reference is legal."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+    carry, begun = "", False
+    for chunk in chunks:
+        text = _REFERENCE.sub(_resolved, carry + _legal(decoder.decode(chunk)))
+        tail = max(0, len(text) - _UNFINISHED_CHARS)
+        found = _UNFINISHED.search(text, tail)
+        end = found.start() if found else len(text)
+        carry = text[end:]
+        # An XML declaration has to be the very first thing; an editor may have put a line before it.
+        yield _joined(text[:end] if begun else text[:end].lstrip())
+        begun = begun or bool(text[:end].strip())
+    yield _joined(carry + _legal(decoder.decode(b"", final=True)))
+
+
+def _legal(text: str) -> str:
+    return _ESCAPED_BYTE.sub(NOT_UTF8, _ILLEGAL.sub("\ufffd", text))
+
+
+def _resolved(reference: re.Match[str]) -> str:
+    """The half of a character itself, U+FFFD for what XML can't hold, and any other reference as it is."""
+    code = int(reference[1], 16) if reference[1] else int(reference[2])
+    if 0xD800 <= code <= 0xDFFF:
+        return chr(code)
+    if code > 0x10FFFF or _ILLEGAL.match(chr(code)):
+        return "\ufffd"
+    return reference[0]
+
+
+def _joined(text: str) -> str:
+    return _LONE.sub(LONE_SURROGATE, _PAIR.sub(_character, text))
+
+
+def _character(pair: re.Match[str]) -> str:
+    return chr(0x10000 + ((ord(pair[1]) - 0xD800) << 10) + (ord(pair[2]) - 0xDC00))

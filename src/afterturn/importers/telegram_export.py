@@ -13,7 +13,7 @@ What we sent is outbound: ``own`` names ids (``user123`` or ``123``) or shown na
 made the export, which a full export names; without that, in a chat between two, everybody but the one whom the chat
 is named for. In a group of an export that doesn't name the account everything is inbound.
 
-Files are named, not read: a path inside the export, or ``mid:`` where it was left out. A place on the map becomes a
+Files are named, not read: a path inside the export, or ``mid:`` where it was left out. A location on the map becomes a
 ``geo:`` address; a poll or a contact becomes text. The file is read whole.
 """
 
@@ -32,11 +32,11 @@ from .records import (
     MAX_PARTICIPANTS,
     BadRecord,
     ImportedConversation,
-    Options,
+    ImportOptions,
     from_seconds,
-    make,
+    make_record,
 )
-from .source import Source, json_object
+from .source import ImportFile, json_object
 from .turns import make_turns, thread_order
 
 MAX_FILE_BYTES = 512 * 2**20
@@ -55,7 +55,7 @@ _CHANNEL = re.compile(r"-1[0-9]{12}\Z")
 _IsOwn = Callable[[Mapping[str, Any]], bool]
 
 
-def conversations(source: Source, options: Options) -> Iterator[ImportedConversation | BadRecord]:
+def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """The chats of the export; raises InvalidInput for a file too large to be read whole."""
     if source.size > MAX_FILE_BYTES:
         raise InvalidInput(
@@ -67,13 +67,13 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
         return
     account = _account(value)
     seen: set[str] = set()
-    for place, chat in _chats(value, source.name):
+    for location, chat in _chats(value, source.name):
         if isinstance(chat, BadRecord):
             yield chat
             continue
-        for result in _chat(chat, place, account, options):
+        for result in _chat(chat, location, account, options):
             if isinstance(result, ImportedConversation) and result.meta.id in seen:
-                yield BadRecord(place, "id: is that of an earlier chat")
+                yield BadRecord(location, "id: is that of an earlier chat")
                 continue
             if isinstance(result, ImportedConversation):
                 seen.add(result.meta.id)
@@ -81,7 +81,7 @@ def conversations(source: Source, options: Options) -> Iterator[ImportedConversa
 
 
 def _chats(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any] | BadRecord]]:
-    """Each chat and how its place is called; one chat's file is that chat."""
+    """Each chat and how its location is called; one chat's file is that chat."""
     if "messages" in value:
         yield name, value
         return
@@ -96,34 +96,34 @@ def _chats(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[s
             continue
         for chat in chats:
             number += 1
-            place = f"{name}: chat {number}"
-            yield place, chat if isinstance(chat, dict) else BadRecord(place, "is not a JSON object")
+            location = f"{name}: chat {number}"
+            yield location, chat if isinstance(chat, dict) else BadRecord(location, "is not a JSON object")
     if not number:
         yield name, BadRecord(name, "has no chats")
 
 
 def _chat(
-    chat: Mapping[str, Any], place: str, account: str | None, options: Options
+    chat: Mapping[str, Any], location: str, account: str | None, options: ImportOptions
 ) -> Iterator[ImportedConversation | BadRecord]:
     told, items = chat.get("id"), chat.get("messages")
     if isinstance(told, bool) or not isinstance(told, int | str):
-        yield BadRecord(place, "id: is missing or not a number")
+        yield BadRecord(location, "id: is missing or not a number")
         return
     chat_id = _as_bots_know(told, chat.get("type"))
     if not isinstance(items, list):
-        yield BadRecord(place, "messages: is missing or not a list")
+        yield BadRecord(location, "messages: is missing or not a list")
         return
     is_own = _ownership(chat, chat_id, account, options)
     messages: list[Message] = []
     participants: dict[str, None] = {}
     ids: set[str] = set()
-    between = ", " if ": chat " in place else ": "
+    between = ", " if ": chat " in location else ": "
     for number, item in enumerate(items, 1):
-        message = _message(item, f"{place}{between}message {number}", chat_id, is_own, options)
+        message = _message(item, f"{location}{between}message {number}", chat_id, is_own, options)
         if message is None:
             continue
         if isinstance(message, Message) and message.id in ids:
-            message = BadRecord(f"{place}{between}message {number}", "id: is that of an earlier message of the chat")
+            message = BadRecord(f"{location}{between}message {number}", "id: is that of an earlier message of the chat")
         if isinstance(message, BadRecord):
             yield message
             continue
@@ -134,7 +134,7 @@ def _chat(
     if not messages:
         return
     messages = thread_order(messages)
-    meta = make(
+    meta = make_record(
         ConversationMeta,
         {
             "id": legal_id("telegram:", chat_id),
@@ -143,9 +143,9 @@ def _chat(
             "participants": list(participants)[:MAX_PARTICIPANTS],
             "created_at": messages[0].at,
         },
-        place,
+        location,
     )
-    yield meta if isinstance(meta, BadRecord) else ImportedConversation(meta, make_turns(meta, messages), place)
+    yield meta if isinstance(meta, BadRecord) else ImportedConversation(meta, make_turns(meta, messages), location)
 
 
 def _as_bots_know(told: int | str, kind: object) -> str:
@@ -164,16 +164,18 @@ def _party(sender: str) -> str:
     return f"chat{_as_bots_know(channel[1], 'private_channel')}" if channel else sender
 
 
-def _message(item: object, place: str, chat_id: str, is_own: _IsOwn, options: Options) -> Message | BadRecord | None:
+def _message(
+    item: object, location: str, chat_id: str, is_own: _IsOwn, options: ImportOptions
+) -> Message | BadRecord | None:
     if not isinstance(item, dict):
-        return BadRecord(place, "is not a JSON object")
+        return BadRecord(location, "is not a JSON object")
     if item.get("type") == "service":
         return None
     values = _values(item, chat_id, is_own, options)
-    return BadRecord(place, values) if isinstance(values, str) else make(Message, values, place)
+    return BadRecord(location, values) if isinstance(values, str) else make_record(Message, values, location)
 
 
-def _values(item: Mapping[str, Any], chat_id: str, is_own: _IsOwn, options: Options) -> dict[str, Any] | str:
+def _values(item: Mapping[str, Any], chat_id: str, is_own: _IsOwn, options: ImportOptions) -> dict[str, Any] | str:
     """The fields of the message, or why it is none."""
     if item.get("type") != "message":
         return "type: is neither message nor service"
@@ -200,7 +202,7 @@ def _values(item: Mapping[str, Any], chat_id: str, is_own: _IsOwn, options: Opti
     }
 
 
-def _time(item: Mapping[str, Any], options: Options) -> datetime | str:
+def _time(item: Mapping[str, Any], options: ImportOptions) -> datetime | str:
     value = item.get("date_unixtime")
     if value is None:
         return "is missing, and date has no UTC offset; export again with a newer Telegram Desktop"
@@ -271,7 +273,7 @@ def _account(value: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _ownership(chat: Mapping[str, Any], chat_id: str, account: str | None, options: Options) -> _IsOwn:
+def _ownership(chat: Mapping[str, Any], chat_id: str, account: str | None, options: ImportOptions) -> _IsOwn:
     """Tells whether a message is ours, from the best that is known (see the module)."""
     own = {account} if account and not options.own else {_user(entry) for entry in options.own}
     if own:
