@@ -101,5 +101,5 @@ reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer
 debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")
 answers_capped = _counter("answers_capped", "Messages left to people, as a machine seems to answer ours.", "channel")
-arrivals_unreadable = _counter("arrivals_unreadable", "Calls of a provider that could not be read.", "channel")
+webhooks_unreadable = _counter("webhooks_unreadable", "Calls of a provider that could not be read.", "channel")
 mail_found = _counter("mail_found", "Mail found by looking through a mailbox that no notification had told of.")

@@ -216,5 +216,5 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
         desk.clock,
         endpoints_of(SECRETS),
         fetchers={"s3": from_s3, "graph": from_graph},
-        upkeep={"sns": keep, "graph": keep},
+        subscriptions={"sns": keep, "graph": keep},
     )

@@ -73,7 +73,7 @@ def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, An
         lambda: NOW,
         endpoints_of(SECRETS),
         fetchers={"s3": through.fetch, "graph": through.fetch},
-        upkeep={"sns": through.keep, "graph": through.keep},
+        subscriptions={"sns": through.keep, "graph": through.keep},
     )
     turns = TurnEndpoint(through.settle, SecretStr(SECRET), lambda: NOW)
 

@@ -57,7 +57,9 @@ async def open_channels(
         tasks: list[BackgroundTask] = []
         wake = asyncio.Event()
         ingest = Ingest(writes, store, clock, directory=directory, answering=responder is not None)
-        router = WebhookRouter(ingest, clock, endpoints, fetchers=fetchers, upkeep=subscriptions, woken=wake.set)
+        router = WebhookRouter(
+            ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_saved=wake.set
+        )
         context = ProviderContext(
             clock=clock,
             store=store,

@@ -1,11 +1,13 @@
-"""The webhooks of a lane as a Lambda function: ``handler`` is what Lambda calls. Loads the emit path alone.
+"""The webhooks of a lane as a Lambda function; Lambda calls ``handler``. Loads only the emit path.
 
-What is to be answered and sent waits for ``afterturn worker``: a function has nobody to do it in.
+Replies are made and sent by ``afterturn worker``: a function does not run between two requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -14,11 +16,10 @@ from typing import Any
 from afterturn.aws.names import Names
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
 from afterturn.bootstrap.settling import open_ends
-from afterturn.channels.aws_lambda import lambda_response, parse_request
 from afterturn.channels.responses import WebhookResponse, error_response, response_to_error
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
-from afterturn.channels.types import WebhookRequest
+from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, ConfigError
@@ -27,7 +28,7 @@ from afterturn.settle import Settler
 
 @dataclass(frozen=True, slots=True)
 class OpenWebhooks:
-    """What a request can be for. ``doors``: of the channels that are set up."""
+    """What requests can reach. ``router``: the webhooks of the configured channels."""
 
     settings: Settings
     turns: TurnEndpoint | None
@@ -46,9 +47,9 @@ class OpenWebhooks:
 
 
 class WebhooksFunction:
-    """Answers requests of its function URL, and the probe of ``afterturn aws deploy``.
+    """Handles requests of the function URL, and the probe of ``afterturn aws deploy``.
 
-    Table and queues are opened at the first call and stay open for the next ones.
+    Store and queues are opened at the first request and stay open.
     """
 
     def __init__(self) -> None:
@@ -57,22 +58,22 @@ class WebhooksFunction:
         self._opened: OpenWebhooks | None = None
 
     def __call__(self, event: Any, context: object = None) -> dict[str, Any]:
-        """Raises ConfigError for settings that make no sense: only a probe shows those before anything is served."""
+        """Raises ConfigError for invalid settings; a probe shows them before anything is served."""
         if isinstance(event, dict) and event.get("afterturn") == "probe":
             return asyncio.run(probe())
         try:
             path, request = parse_request(event)
         except AfterturnError as error:
             return lambda_response(response_to_error(error))
-        return lambda_response(self._loop.run(self._served(path.rstrip("/"), request)))
+        return lambda_response(self._loop.run(self._serve(path.rstrip("/"), request)))
 
     def close(self) -> None:
-        """Let go of what is open; Lambda never says when it ends."""
+        """Close what is open. For tests: Lambda does not announce its end."""
         if self._opening is not None and self._opened is not None:
             self._loop.run(self._opening.__aexit__(None, None, None))
         self._loop.close()
 
-    async def _served(self, path: str, request: WebhookRequest) -> WebhookResponse:
+    async def _serve(self, path: str, request: WebhookRequest) -> WebhookResponse:
         if self._opened is None:
             self._opening = open_webhooks()
             try:
@@ -85,7 +86,7 @@ class WebhooksFunction:
 
 
 async def probe() -> dict[str, Any]:
-    """Who this is, told after table, queues and secrets were looked at."""
+    """Describes the function after opening store, queues and channels."""
     async with open_webhooks() as opened:
         settings = opened.settings
         names = Names.of(settings.lane.value, settings.table)
@@ -101,11 +102,11 @@ async def probe() -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
-    """Everything that the settings set up. Raises ConfigError where that is nothing: nobody may settle unsigned."""
+    """Opens what the settings configure. Raises ConfigError if that is nothing: unsigned turns are never accepted."""
     settings = function_settings()
     if settings.turns_secret is None and not settings.has_channels:
         raise ConfigError(
-            "nothing is let in: set AFTERTURN_TURNS_SECRET for turns of your own runtimes, or the secret of a channel"
+            "no webhook is configured: set AFTERTURN_TURNS_SECRET for turns of your own runtimes, or the secret of a channel"
         )
     async with open_ends(settings, system_clock) as (store, stream):
         settler = Settler(store, stream, system_clock, settings.emitter.value)
@@ -114,11 +115,29 @@ async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
         if not settings.has_channels:
             yield OpenWebhooks(settings, turns, None, ())
             return
-        from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - who only takes turns loads no channel
+        from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - not needed for turns alone
 
         responder = app_named().answers
         async with open_channels(settler, store, settings, system_clock, responder=responder) as webhooks:
             yield OpenWebhooks(settings, turns, webhooks.doors, tuple(sorted(webhooks.doors.endpoints)))
+
+
+def parse_request(event: Any) -> tuple[str, WebhookRequest]:
+    """The path and the request of a function URL (payload format 2.0). Raises Rejected for any other event."""
+    try:
+        http = event["requestContext"]["http"]
+        headers = {str(name).lower(): str(value) for name, value in (event.get("headers") or {}).items()}
+        body = event.get("body") or ""
+        data = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
+        path, query = str(event["rawPath"]), str(event.get("rawQueryString") or "")
+        url = f"https://{headers.get('host', '')}{path}" + (f"?{query}" if query else "")
+        return path, WebhookRequest(str(http["method"]), url, headers, data)
+    except (KeyError, TypeError, AttributeError, binascii.Error, UnicodeError):
+        raise Rejected(400, "the event is not a request of a function URL") from None
+
+
+def lambda_response(response: WebhookResponse) -> dict[str, Any]:
+    return {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}
 
 
 set_up_logging()

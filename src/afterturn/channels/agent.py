@@ -1,8 +1,8 @@
-"""An agent in another process, in any language: asked by a signed POST, answering with a text.
+"""A responder in another process, in any language, called by a signed POST.
 
-It gets ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}`` and
-answers 200 with ``{"text": "…"}``; or 204, ``{"text": null}`` or ``{}`` where nothing is to be said. Anything else is
-asked again, later and later.
+The body is ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}``. The
+agent returns 200 with ``{"text": "…"}``; or 204, ``{"text": null}`` or ``{}`` for no reply. Any other response is retried
+with growing pauses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from afterturn.signing import signed_headers, signer
 from afterturn.strict_json import read_json
 
 TIMEOUTS = HttpTimeouts(connect=5.0, read=60.0, total=60.0)
-"""A model takes its time."""
+"""A language model may need a minute."""
 
-MAX_ANSWER_BYTES = 1_000_000
+MAX_REPLY_BYTES = 1_000_000
 
 
 class AgentWebhook:
-    """A responder. ``http``: opened with :data:`LIMITS`. Raises ConfigError for a secret that is none."""
+    """A responder. ``http``: opened with :data:`TIMEOUTS`. Raises ConfigError for an invalid secret."""
 
     def __init__(self, http: HttpClient, url: str, secret: SecretStr, clock: Clock) -> None:
         self._webhook = signer(secret, "agent")
@@ -35,50 +35,50 @@ class AgentWebhook:
         self._clock = clock
 
     async def __call__(self, request: ReplyRequest) -> str | None:
-        """Raises DeliveryFailed where no answer can be had now; it holds nothing of what was said."""
+        """Raises DeliveryFailed if there is no reply now; the error holds no content."""
         body = _body(request)
         webhook_id = digest(request.conversation.id, request.messages[-1].id if request.messages else "")
         headers = signed_headers(self._webhook, webhook_id, self._clock(), body)
         try:
-            answer = await self._http.call(
-                "POST", self._url, headers=headers, body=body.encode(), max_bytes=MAX_ANSWER_BYTES
+            response = await self._http.call(
+                "POST", self._url, headers=headers, body=body.encode(), max_bytes=MAX_REPLY_BYTES
             )
         except (RequestNotSent, ResponseLost) as error:
-            raise DeliveryFailed(f"agent: no answer ({type(error).__name__}: {error})") from None
-        if answer.status == 204:
+            raise DeliveryFailed(f"agent: no response ({type(error).__name__}: {error})") from None
+        if response.status == 204:
             return None
-        if answer.status != 200 or answer.truncated:
-            raise DeliveryFailed(f"agent: it answered {answer.status}")
-        return _text(answer.body)
+        if response.status != 200 or response.truncated:
+            raise DeliveryFailed(f"agent: the response has status {response.status}")
+        return _text(response.body)
 
 
-def _body(asked: ReplyRequest) -> str:
-    conversation = asked.conversation
+def _body(request: ReplyRequest) -> str:
+    conversation = request.conversation
     messages = [
         {
-            "id": one.id,
-            "direction": one.direction.value,
-            "role": one.role.value,
-            "text": one.text,
-            "at": to_text(one.at),
+            "id": message.id,
+            "direction": message.direction.value,
+            "role": message.role.value,
+            "text": message.text,
+            "at": to_text(message.at),
         }
-        for one in asked.messages
+        for message in request.messages
     ]
-    told = {
+    payload = {
         "conversationId": conversation.id,
         "propertyId": conversation.property_id,
         "channel": conversation.channel.value,
         "messages": messages,
     }
-    return json.dumps(told, separators=(",", ":"))
+    return json.dumps(payload, separators=(",", ":"))
 
 
 def _text(body: bytes) -> str | None:
     try:
-        value = read_json(body, where="answer")
+        value = read_json(body, where="response")
     except InvalidInput as error:
-        raise DeliveryFailed(f"agent: its {error}") from None
+        raise DeliveryFailed(f"agent: {error}") from None
     text = value.get("text", 0 if value else None) if isinstance(value, dict) else 0
     if text is not None and not isinstance(text, str):
-        raise DeliveryFailed('agent: its answer is not {"text": "…"}')
+        raise DeliveryFailed('agent: the response is not {"text": "…"}')
     return text

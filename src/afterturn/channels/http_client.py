@@ -1,6 +1,6 @@
-"""Calls to providers over HTTP: bounded in time and size, no redirects, no cookies, and no address in any log.
+"""HTTP client for providers: bounded in time and size, no redirects, no cookies, and no URL in any log.
 
-An address may hold a token, so that ours are not shown by ``httpx``, which logs each one.
+A URL may hold a token, and ``httpx`` logs every URL that it calls.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_RESPONSE_BYTES = 2**20
 MAX_RETRY_AFTER = timedelta(days=1)
 CONNECTIONS = 20
 KEEPALIVE_S = 4.0
-"""Shorter than any provider's: a connection that is closed while we write leaves us uncertain."""
+"""Shorter than any provider's: if it closes the connection while we write, the outcome is unknown."""
 
 _BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """Seconds: to connect, of silence, and for the whole call."""
+    """In seconds: to connect, between two bytes, and for the whole call."""
 
     connect: float = 5.0
     read: float = 15.0
@@ -43,7 +43,7 @@ class HttpTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """Names of headers in lower case. ``cut``: the body went on beyond what was read."""
+    """``headers``: names in lower case. ``truncated``: the body is longer than what was read."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,20 +51,20 @@ class HttpResponse:
     truncated: bool = False
 
     def json(self) -> dict[str, Any]:
-        """The body's object, empty where it is none."""
+        """The body's JSON object; empty if it is not one."""
         return ({} if self.truncated else json_object(self.body)) or {}
 
 
 class RequestNotSent(Exception):
-    """Not one byte of the request was sent."""
+    """No byte of the request was sent."""
 
 
 class ResponseLost(Exception):
-    """The request, or part of it, was sent; what came of it is not known."""
+    """The request or a part of it was sent, and the outcome is unknown."""
 
 
 class _Unlogged(httpx.URL):
-    """An address that shows its host alone."""
+    """A URL that shows only its host."""
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}"
@@ -74,7 +74,7 @@ class _Unlogged(httpx.URL):
 
 
 class HttpClient:
-    """Calls one provider. ``client``: closed by whoever opened it, see :func:`open_http`."""
+    """Calls providers. Open it with :func:`open_http`."""
 
     def __init__(self, client: httpx.AsyncClient, limits: HttpTimeouts | None = None) -> None:
         self._client = client
@@ -89,12 +89,16 @@ class HttpClient:
         body: bytes = b"",
         max_bytes: int = MAX_RESPONSE_BYTES,
     ) -> HttpResponse:
-        """Whatever is answered. Raises NotSent or Lost, which hold neither the address nor anything of the request."""
+        """The response, whatever its status.
+
+        Raises:
+            RequestNotSent, ResponseLost: they hold neither the URL nor anything of the request.
+        """
         written = False
 
         async def trace(event: str, _: Mapping[str, Any]) -> None:
             nonlocal written
-            # Of a proxy too: who can tell what it had passed on.
+            # This includes a proxy: what it forwarded is unknown.
             written = written or event.endswith("send_request_headers.started")
 
         try:
@@ -129,7 +133,7 @@ class HttpClient:
 async def open_http(
     limits: HttpTimeouts | None = None, transport: httpx.AsyncBaseTransport | None = None
 ) -> AsyncIterator[HttpClient]:
-    """Connections that are closed when the block ends. ``transport``: in place of the network."""
+    """A client whose connections are closed when the block ends. ``transport``: replaces the network."""
     pool = httpx.Limits(
         max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S
     )
@@ -139,13 +143,13 @@ async def open_http(
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Loading the certificates takes tens of milliseconds, so it is done once."""
+    """Loading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 async def _read(response: httpx.Response, max_bytes: int) -> HttpResponse:
     body, cut = bytearray(), False
-    # As it comes, since an answer that unpacks to gigabytes is none of a provider's.
+    # Raw, since a small compressed body may unpack to gigabytes.
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > max_bytes:
@@ -158,7 +162,7 @@ async def _read(response: httpx.Response, max_bytes: int) -> HttpResponse:
 async def send_once(
     http: HttpClient, provider: str, method: str, url: str, headers: Mapping[str, str], body: bytes
 ) -> HttpResponse:
-    """The answer to a request that must not be made twice. Raises TryLater where it was not sent, else Uncertain."""
+    """Send a request that must not be repeated. Raises TryLater if it was not sent, otherwise Uncertain."""
     try:
         return await http.call(method, url, headers=headers, body=body)
     except RequestNotSent as error:
@@ -176,35 +180,35 @@ async def send_repeatable(
     body: bytes = b"",
     max_bytes: int = 0,
 ) -> HttpResponse:
-    """The answer to a request that changes nothing that matters, so that it may be made again. Raises TryLater."""
+    """Send a request that may be repeated. Raises TryLater."""
     try:
         return await http.call(method, url, headers=headers, body=body, max_bytes=max_bytes or MAX_RESPONSE_BYTES)
     except (RequestNotSent, ResponseLost) as error:
         raise TryLater(provider, Reason.UNREACHABLE, str(error)) from None
 
 
-def failure_of(provider: str, answer: HttpResponse, now: datetime) -> SendFailed | None:
-    """What every provider means by a status: that it was not taken now, or that nobody knows. None for the others.
+def failure_of(provider: str, response: HttpResponse, now: datetime) -> SendFailed | None:
+    """The failure that a status means at every provider; None for a success or a refusal.
 
-    502 and 504 come from a gateway that lost the server behind it, with the request.
+    502 and 504 come from a gateway that lost the server behind it, so the outcome is unknown.
     """
-    code = str(answer.status)
-    after = retry_after(answer.headers.get("retry-after", ""), now)
-    if answer.status == 429:
+    code = str(response.status)
+    after = retry_after(response.headers.get("retry-after", ""), now)
+    if response.status == 429:
         return TryLater(provider, Reason.THROTTLED, code, after=after)
-    if answer.status in (401, 407):
+    if response.status in (401, 407):
         return TryLater(provider, Reason.CONFIGURATION, code, after=after or CONFIGURATION_PAUSE)
-    if answer.status in (502, 504):
+    if response.status in (502, 504):
         return Uncertain(provider, Reason.ANSWER_LOST, code)
-    if answer.status >= 500 or answer.status == 408:
+    if response.status >= 500 or response.status == 408:
         return TryLater(provider, Reason.UNAVAILABLE, code, after=after)
-    if 300 <= answer.status < 400:
+    if 300 <= response.status < 400:
         return TryLater(provider, Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
     return None
 
 
 def retry_after(text: str, now: datetime) -> timedelta | None:
-    """What a ``Retry-After`` says, as seconds or as a date (RFC 9110, 10.2.3); at most a day."""
+    """The value of ``Retry-After``, seconds or a date (RFC 9110, 10.2.3); at most a day."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return seconds(int(text[:10]))
@@ -214,7 +218,7 @@ def retry_after(text: str, now: datetime) -> timedelta | None:
 
 
 def seconds(value: object) -> timedelta | None:
-    """A number of seconds that a provider wants us to wait, at most a day; None for what is none."""
+    """A pause that a provider asks for, at most a day; None if it is not a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         return None
     return timedelta(seconds=min(value, MAX_RETRY_AFTER.total_seconds()))

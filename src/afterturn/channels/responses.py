@@ -1,4 +1,4 @@
-"""What a door answers over HTTP, and the one shape of an error."""
+"""HTTP responses of webhooks, and the one shape of an error."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from afterturn.channels.types import Rejected
 from afterturn.errors import AfterturnError, InvalidRecord, error_body, http_status
 
 RETRY_AFTER_S = 30
-"""When to call again where the store cannot be used."""
+"""Sent as ``Retry-After`` if the store is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """Status, body and headers, whoever serves them."""
+    """Status, body and headers, for any server."""
 
     status: int
     body: str = ""
@@ -24,7 +24,6 @@ class WebhookResponse:
 
 
 def json_response(value: Mapping[str, Any], status: int = 200) -> WebhookResponse:
-    """JSON."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return WebhookResponse(status, body, {"content-type": "application/json"})
 

@@ -1,15 +1,15 @@
-"""How a message goes out, whatever the channel, and what may come of it.
+"""Sending messages through a provider: the message, the Sender, the receipt and the errors.
 
 ::
 
     SendFailed
-    ├── Undeliverable     it will never be taken as it is; not sent, and no use in trying again
-    ├── TryLater          it was not taken, for sure; the same may be sent again after a while
-    └── Uncertain         it may have been taken: nobody but a person sends it again
+    ├── Undeliverable     not sent; a repetition would fail too
+    ├── TryLater          not sent; it may be repeated after a while
+    └── Uncertain         it may have been sent: only a person may repeat it
 
-A sender makes of one message the parts that its channel can carry, by a rule that gives the same parts each time; each
-part is one request, so that it is sent, not sent, or uncertain as a whole. Whoever calls keeps which parts are sent. A
-call that is cancelled is as uncertain as a lost answer.
+A sender splits a message into the parts that its channel carries, in the same way each time. Each part is one request,
+so it is sent, not sent, or uncertain as a whole. The caller records which parts are sent. A call that is cancelled is
+uncertain.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ _HTTPS = re.compile(r"https://[A-Za-z0-9._~\[\]:-]+(?:[/?#][!-~]*)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class OutboundMessage:
-    """One message, or one part of it.
+    """A message to send, or one part of it.
 
-    ``account``: ours, the number, mailbox or bot that writes; ``recipients``: theirs, as their channel spells them
-    (``+15158226442``, ``whatsapp:+15158226442``, ``telegram:-4518810793``, an address); ``in_reply_to``: the provider
-    id of the message that it answers; ``references``: ids of the earlier ones of its thread, oldest first;
-    ``automatic``: no person wrote it; ``topic``: of a Telegram forum; ``part``: its number, from 0.
+    Attributes:
+        account: the number, mailbox or bot of ours that sends it.
+        recipients: ``+15158226442``, ``whatsapp:+15158226442``, ``telegram:-4518810793`` or mail addresses.
+        in_reply_to: provider id of the message that it answers.
+        references: ids of the earlier messages of its thread, oldest first.
+        automatic: no person wrote it.
+        topic: of a Telegram forum.
+        part: its number, from 0.
     """
 
     conversation_id: str
@@ -53,16 +57,18 @@ class OutboundMessage:
     part: int = 0
 
     def __repr__(self) -> str:
-        """Names the message and holds nothing of it."""
+        """Holds no content."""
         return f"Outgoing({self.channel}, message_id={self.message_id!r}, part={self.part})"
 
 
 @dataclass(frozen=True, slots=True)
 class SendReceipt:
-    """The provider has taken it. That it was delivered, other messages say.
+    """The provider has accepted the message; its delivery is reported later.
 
-    ``provider_id``: as later deliveries and answers name it; ``thread_ids``: all ids by which an answer may name it;
-    ``moved``: where the conversation turned out to go on.
+    Attributes:
+        provider_id: its id in delivery updates and replies.
+        thread_ids: all ids by which a reply may refer to it.
+        moved: the thread turned out to continue under another id.
     """
 
     provider_id: str
@@ -72,7 +78,7 @@ class SendReceipt:
 
 
 class Reason(StrEnum):
-    """Why a message did not go out, or not for sure. A fixed vocabulary: for records, logs and metrics."""
+    """Why a message was not sent, or may not have been. Used in records, logs and metrics."""
 
     # Undeliverable
     OPTED_OUT = "opted-out"
@@ -114,7 +120,7 @@ _ADVICE = {
 
 
 class SendFailed(AfterturnError):
-    """A message was not sent, or perhaps not. ``code``: the provider's own word for it, never content."""
+    """A message was not sent, or may not have been. ``code``: the provider's error code, never content."""
 
     def __init__(self, provider: str, reason: Reason, code: str | None = None) -> None:
         super().__init__(f"{provider}: {_ADVICE[reason]}" + (f" ({code})" if code else ""))
@@ -124,11 +130,11 @@ class SendFailed(AfterturnError):
 
 
 class Undeliverable(SendFailed):
-    """It will never be taken as it is, and was not sent."""
+    """Not sent; a repetition would fail too."""
 
 
 class TryLater(SendFailed):
-    """It was not taken, for sure. ``after``: how long to wait at least, where the provider or the trouble says so."""
+    """Not sent; it may be repeated. ``after``: the least pause, if the provider or the error asks for one."""
 
     def __init__(
         self, provider: str, reason: Reason, code: str | None = None, *, after: timedelta | None = None
@@ -138,33 +144,34 @@ class TryLater(SendFailed):
 
 
 class Uncertain(SendFailed):
-    """It may have been taken. Sending it again by machine could tell a person the same thing twice."""
+    """It may have been sent. Repeating it automatically could send it twice."""
 
 
 class Sender(Protocol):
     """Sends through one provider."""
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
-        """What to send, in this order, one after the other: the same for the same message, each time.
+        """The parts to send, in order; always the same for the same message.
 
-        Raises Undeliverable where nothing can be sent.
+        Raises:
+            Undeliverable: there is nothing that can be sent.
         """
         ...
 
     async def send(self, part: OutboundMessage) -> SendReceipt:
-        """Send one of :meth:`parts`. Raises Undeliverable, TryLater or Uncertain, and nothing else of the network's."""
+        """Send one of :meth:`parts`. Raises Undeliverable, TryLater or Uncertain for every network error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderErrors:
-    """A provider's error codes: what each means. ``later``: which of them pass, or can be put right."""
+    """What a provider's error codes mean. ``temporary``: those that pass or can be corrected."""
 
     permanent: Mapping[str, Reason] = field(default_factory=dict)
     temporary: Mapping[str, Reason] = field(default_factory=dict)
 
     def error_of(self, provider: str, code: str, *, after: timedelta | None = None) -> SendFailed | None:
-        """The error for a code, None for an unknown one."""
+        """The error for a code; None if it is unknown."""
         if code in self.permanent:
             return Undeliverable(provider, self.permanent[code], code)
         if code in self.temporary:
@@ -173,23 +180,23 @@ class ProviderErrors:
 
 
 CONFIGURATION_PAUSE = timedelta(minutes=15)
-"""Nothing changes before somebody has put it right."""
+"""Somebody has to correct the settings first."""
 
 
 def pause_after(reason: Reason) -> timedelta | None:
-    """How long to wait where the provider does not say."""
+    """The pause if the provider does not ask for one."""
     return CONFIGURATION_PAUSE if reason is Reason.CONFIGURATION else None
 
 
 def public_attachments(message: OutboundMessage, provider: str) -> tuple[Attachment, ...]:
-    """The message's files. Raises Undeliverable where one is at no https address: it could not be had by others."""
+    """The attachments. Raises Undeliverable if one has no https URL, from which others can fetch it."""
     if not all(_HTTPS.match(file.url) for file in message.attachments):
         raise Undeliverable(provider, Reason.BAD_ATTACHMENT)
     return message.attachments
 
 
 def text_with_links(message: OutboundMessage, provider: str) -> str:
-    """The text, and a line for each file: for channels that take no files by address."""
+    """The text, and a line for each attachment: for channels that do not fetch files."""
     lines = [
         f"{file.name.strip()}: {file.url}" if file.name.strip() else file.url
         for file in public_attachments(message, provider)

@@ -1,7 +1,6 @@
-"""Turns that another runtime of yours hands in whole: signed JSON, in the shape that ``afterturn settle`` reads.
+"""The endpoint for complete turns of other runtimes: signed JSON, in the format that ``afterturn settle`` reads.
 
-For agents in other languages, and for runtimes that cannot reach the store themselves. Signed as Standard Webhooks are,
-so any library of theirs makes the signature.
+For agents in other languages, and for runtimes that cannot reach the store. Requests are signed as Standard Webhooks.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from afterturn.model import MAX_TURN_BYTES, Turn, parse
 from afterturn.strict_json import read_json
 
 TURNS_PATH = "/turns"
-"""Where runtimes of yours hand in turns."""
 
 MAX_BODY_BYTES = 2 * MAX_TURN_BYTES
-"""JSON may spell a character with more bytes than it has."""
+"""JSON may encode a character in more bytes than UTF-8 does."""
 
 
 class SettleOutcome(Protocol):
-    """What settling tells."""
+    """The result of settling."""
 
     @property
     def event(self) -> TurnSettled: ...
@@ -40,7 +38,7 @@ class SettleOutcome(Protocol):
 
 
 class TurnEndpoint:
-    """Takes ``POST`` requests. ``secret``: ``whsec_…``; raises ConfigError where it is none."""
+    """Handles ``POST`` requests. ``secret``: ``whsec_…``. Raises ConfigError for an invalid one."""
 
     def __init__(self, settle: Callable[[Turn], Awaitable[SettleOutcome]], secret: SecretStr, clock: Clock) -> None:
         self._settle = settle
@@ -48,17 +46,17 @@ class TurnEndpoint:
         self._verifier = SignatureVerifier(secret, "turns")
 
     async def __call__(self, request: WebhookRequest) -> WebhookResponse:
-        """200 with the event once the turn is saved, also where it was known; 4xx for what can never be taken.
+        """200 with the event once the turn is saved, also if it was saved before; 4xx if it can never be accepted.
 
-        Any other answer means that nothing is known of it: the caller sends the very same again.
+        After any other response the caller repeats the request unchanged.
         """
         if request.method != "POST":
             return error_response(405, "method", "send a POST", {"allow": "POST"})
         if len(request.body) > MAX_BODY_BYTES:
-            return error_response(413, "too_large", f"a turn has at most {MAX_BODY_BYTES:,} bytes")
+            return error_response(413, "too_large", f"a turn may have {MAX_BODY_BYTES:,} bytes at most")
         try:
             self._verifier.verify(request, self._clock())
-            receipt = await self._settle(_once(_turn(request.body), request))
+            receipt = await self._settle(_with_key(_turn(request.body), request))
         except AfterturnError as error:
             return response_to_error(error)
         event = receipt.event
@@ -72,10 +70,8 @@ def _turn(body: bytes) -> Turn:
     return parse(Turn, value)
 
 
-def _once(turn: Turn, request: WebhookRequest) -> Turn:
-    """A turn that nothing of its own tells from another has the name of the call that brings it: who sends the very
-    same again, because the answer was lost or because he has read it, settles nothing.
-    """
+def _with_key(turn: Turn, request: WebhookRequest) -> Turn:
+    """A turn without messages and key gets a key from its request, so that a repeated request settles nothing."""
     if turn.messages or turn.key is not None:
         return turn
     body = hashlib.sha256(request.body).hexdigest()

@@ -1,8 +1,8 @@
-"""What a channel's provider sends, and what it means, before anything is looked up or stored. Pure data.
+"""Events of channels: what a provider's request means, before anything is looked up or stored. Pure data.
 
-Each channel has a module with two functions: ``verify(request, …)``, which raises :class:`Rejected`, and
-``read(request, now=…)``, which returns arrivals. Whatever a provider sends that is genuine gets arrivals, if only
-:class:`Nothing` with its reason: an error would make it send the same again and again.
+A provider's ``verify(request, …)`` raises :class:`Rejected`; its ``parse(request, …)`` returns events. A verified
+request always yields events, at least :class:`Ignored` with its reason, because a provider repeats a request that is
+answered with an error.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from afterturn.model import Attachment, Channel, Direction, Role
 
 
 class Rejected(AfterturnError):
-    """A request that is not answered with success. ``status``: the HTTP status.
+    """A request that is refused. ``reason`` holds no content and no secret.
 
-    The reason names no content and no secret. 401: no or a wrong signature; 400: what a genuine provider would not
-    send; 413: larger than it would; 503: what it takes to check cannot be had now, and the provider has to ask again.
+    ``status``: the HTTP status. 400: not what the provider sends; 401: the signature is missing or wrong; 413: larger
+    than the provider sends; 503: it cannot be verified now, and the provider has to repeat it.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -31,8 +31,8 @@ class Rejected(AfterturnError):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """One HTTP request. ``url``: whole, as the provider called it (not as a proxy handed it on); ``headers``: names in
-    lower case.
+    """An HTTP request. ``url``: complete, as the provider called it and not as a proxy forwarded it; ``headers``: names
+    in lower case.
     """
 
     method: str
@@ -43,9 +43,10 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Who writes to whom. ``account``: ours, a number, a mailbox or a bot; ``sender``: theirs. Both normalised.
+    """Who writes to whom, both normalised.
 
-    ``answers``: where they want answers, if elsewhere (``Reply-To``).
+    ``account``: our number, mailbox or bot; ``sender``: the customer's address; ``answers``: the address for replies if
+    it is another one (``Reply-To``).
     """
 
     account: str
@@ -55,11 +56,12 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Where a message belongs.
+    """The thread that a message belongs to.
 
-    ``conversation_id``: as the importers make it (``sms:+15158226442``, ``telegram:-4518810793``, ``mail:<root id>``).
-    ``after``: ids of earlier messages, nearest first, whose conversation it belongs to where one of them is known.
-    ``subject``: stripped of reply marks, for mail that names none of them.
+    Attributes:
+        conversation_id: as importers make it (``sms:+15158226442``, ``telegram:-4518810793``, ``mail:<root id>``).
+        after: ids of earlier messages, nearest first. If one is known, the message belongs to its conversation.
+        subject: without reply marks, for mail that refers to no earlier message.
     """
 
     conversation_id: str
@@ -68,7 +70,7 @@ class Thread:
 
 
 class SuppressReason(StrEnum):
-    """Why a message must not be answered by a machine. It is stored like any other."""
+    """Why a message gets no automatic reply. It is stored like any other."""
 
     AUTO_REPLY = "auto-reply"
     BOUNCE = "bounce"
@@ -79,18 +81,22 @@ class SuppressReason(StrEnum):
     OPT_OUT = "opt-out"
     OWN = "own"
     SENDER_NOT_IN_THREAD = "stranger"
-    """Somebody who was not in the conversation that the mail names, or cannot be told from a forger."""
+    """The sender takes no part in the conversation that the mail refers to, or may be forged."""
     LOOP = "loop"
-    """More automatic answers went to it than a person asks for. No reader says so: who answers finds out."""
+    """Too many automatic replies went to the conversation. Set when replying, not by a parser."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """A message. ``provider_id`` is unique in its channel, so that a second delivery changes nothing.
+    """A message of a customer.
 
-    ``at``: when it was received, whatever the sender's clock says; ``sent_at``: what that one says, for show.
-    ``album``: what the parts of one message share that come as several. ``extra``: short facts for the record.
-    ``whole``: everything that the message holds, where ``text`` is what remains of it without the quotes below.
+    Attributes:
+        provider_id: unique in its channel, so that a second delivery changes nothing.
+        at: when it was received.
+        sent_at: when it was sent by the sender's clock; only shown.
+        album: shared by the parts of one message that are delivered as several.
+        extra: short facts for the record.
+        full_text: the complete text, if ``text`` leaves out what it quotes.
     """
 
     channel: Channel
@@ -110,7 +116,7 @@ class InboundMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageEdited:
-    """A message that we have says something else now, or the same again. It settles nothing."""
+    """A stored message was edited. Settles no turn."""
 
     provider_id: str
     thread: Thread
@@ -121,7 +127,7 @@ class MessageEdited:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Of a call. ``provider_id`` is the same at every delivery of the transcript."""
+    """One utterance of a call. ``provider_id`` is the same in every delivery of the transcript."""
 
     provider_id: str
     direction: Direction
@@ -132,10 +138,13 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class CallEvent:
-    """A call, at the state ``state``. ``ended``: nothing more is said; its transcript may still be missing.
+    """A call in the state ``state``.
 
-    Deliveries come twice and out of order: what has ended never opens again, and utterances only add up. ``whole``:
-    false where a fuller account of it is still to come.
+    Deliveries are repeated and come out of order: a call that ended stays ended, and utterances accumulate.
+
+    Attributes:
+        ended: the call is over; its transcript may still be missing.
+        whole: whether the report is final.
     """
 
     provider_id: str
@@ -151,7 +160,7 @@ class CallEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryUpdate:
-    """How far a message of ours has come, by its ``rank``: a lower rank never replaces a higher one."""
+    """The delivery status of a message of ours. A lower ``rank`` never replaces a higher one."""
 
     provider_id: str
     state: str
@@ -162,7 +171,7 @@ class DeliveryUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMigrated:
-    """A thread goes on under another id, with what it was before."""
+    """A thread and its history continue under another id."""
 
     source: str
     target: str
@@ -171,7 +180,7 @@ class ThreadMigrated:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A message that has to be fetched first. ``source``: which fetcher; ``reference``: what it needs, no content."""
+    """A message has to be fetched. ``source`` selects the fetcher; ``reference`` is its input and holds no content."""
 
     source: str
     reference: Mapping[str, str]
@@ -179,7 +188,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImmediateResponse:
-    """What the provider wants to read at once, such as a handshake's token."""
+    """The response that a provider expects at once, such as a handshake's token."""
 
     status: int
     body: str
@@ -188,7 +197,7 @@ class ImmediateResponse:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvent:
-    """Something to be done at the provider, or nothing more will come from it. ``action``: of a fixed vocabulary."""
+    """A subscription needs attention, or its provider stops delivering. ``action``: from a fixed vocabulary."""
 
     source: str
     action: str
@@ -197,7 +206,7 @@ class SubscriptionEvent:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Genuine, and no turn. ``reason``: a short word of a fixed vocabulary."""
+    """Verified, and nothing to store. ``reason``: from a fixed vocabulary."""
 
     reason: str
 

@@ -1,7 +1,7 @@
-"""Where providers call: each door verifies, reads, takes in, and answers what its provider wants to hear.
+"""The webhooks of the providers: verify a request, parse it, store its events, answer as the provider expects.
 
-A provider that is answered with an error sends the same again, so errors are for what may come right: the store is out,
-a mail cannot be fetched yet. What was sent in good faith and means nothing to us is answered with success.
+A provider repeats a request that is answered with an error. So errors are only for what may succeed later: the store is
+unavailable, a mail cannot be fetched yet. A genuine request that means nothing to us is answered with success.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 
 MAX_BODY_BYTES = 1_000_000
-"""Of what a provider sends; none of them sends as much."""
+"""More than any provider sends."""
 
 UNREADABLE = Ignored("unreadable")
 
@@ -67,80 +67,87 @@ class WebhookEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRouter:
-    """All of them, by path. ``fetchers``: by the source of a Fetch; ``upkeep``: by the source of an Upkeep; ``woken``:
-    called when there may be something to answer.
+    """Routes requests to endpoints, and their events into the store.
+
+    Attributes:
+        endpoints: by path.
+        fetchers: by the source of a FetchRequest.
+        subscriptions: handlers by the source of a SubscriptionEvent.
+        on_saved: called when a message was saved that may have to be answered.
     """
 
-    intake: Ingest
+    ingest: Ingest
     clock: Clock
     endpoints: Mapping[str, WebhookEndpoint]
     fetchers: Mapping[str, Fetch] = field(default_factory=dict)
-    upkeep: Mapping[str, HandleSubscription] = field(default_factory=dict)
-    woken: Callable[[], None] = lambda: None
+    subscriptions: Mapping[str, HandleSubscription] = field(default_factory=dict)
+    on_saved: Callable[[], None] = lambda: None
 
     async def __call__(self, path: str, request: WebhookRequest) -> WebhookResponse:
-        """The answer to one call; raises nothing that is ours."""
-        door = self.endpoints.get(path.rstrip("/"))
-        if door is None:
-            return error_response(404, "not_found", "nothing is called here; is the channel set up?")
-        if request.method not in door.methods:
-            return error_response(405, "method", f"send a {' or '.join(sorted(door.methods))}", {"allow": _allow(door)})
-        if len(request.body) > door.max_body:
-            return error_response(413, "too_large", f"at most {door.max_body:,} bytes")
+        """The response to a request. An AfterturnError becomes an error response."""
+        endpoint = self.endpoints.get(path.rstrip("/"))
+        if endpoint is None:
+            return error_response(404, "not_found", "no webhook has this path; is its channel set up?")
+        if request.method not in endpoint.methods:
+            methods = sorted(endpoint.methods)
+            return error_response(405, "method", f"send a {' or '.join(methods)}", {"allow": ", ".join(methods)})
+        if len(request.body) > endpoint.max_body:
+            return error_response(413, "too_large", f"the body may have {endpoint.max_body:,} bytes at most")
         try:
-            return await self._heard(door, request, path)
+            return await self._handle(endpoint, request, path)
         except SendFailed as error:
-            return _not_fetched(error, door)
+            return _fetch_failed(error, endpoint)
         except AfterturnError as error:
             return response_to_error(error)
 
-    async def _heard(self, door: WebhookEndpoint, request: WebhookRequest, path: str) -> WebhookResponse:
+    async def _handle(self, endpoint: WebhookEndpoint, request: WebhookRequest, path: str) -> WebhookResponse:
         now = self.clock()
-        if (verified := door.verify(request, now)) is not None:
+        if (verified := endpoint.verify(request, now)) is not None:
             await verified
-        for arrival in door.parse(request, now):
-            if isinstance(arrival, ImmediateResponse):
-                return WebhookResponse(arrival.status, arrival.body, {"content-type": arrival.content_type})
-            if arrival == UNREADABLE:
-                _unreadable(path)
-            await self.receive(arrival, now)
-        return door.response
+        for event in endpoint.parse(request, now):
+            if isinstance(event, ImmediateResponse):
+                return WebhookResponse(event.status, event.body, {"content-type": event.content_type})
+            if event == UNREADABLE:
+                _report_unreadable(path)
+            await self.receive(event, now)
+        return endpoint.response
 
-    async def receive(self, arrival: ChannelEvent, now: datetime) -> None:
-        """What was let in, or was found elsewhere. Raises what fetching and storing raise."""
-        if isinstance(arrival, SubscriptionEvent):
-            if keep := self.upkeep.get(arrival.source):
-                await keep(arrival)
+    async def receive(self, event: ChannelEvent, now: datetime) -> None:
+        """Process an event that was verified, or that a provider found by polling.
+
+        Raises:
+            SendFailed: the message cannot be fetched.
+            StoreError: it cannot be stored.
+        """
+        if isinstance(event, SubscriptionEvent):
+            if handle := self.subscriptions.get(event.source):
+                await handle(event)
             else:
-                telemetry.log("upkeep_needed", level=logging.WARNING, stage=arrival.source, status=arrival.action)
+                telemetry.log("subscription_event", level=logging.WARNING, stage=event.source, status=event.action)
             return
-        if isinstance(arrival, FetchRequest):
-            fetch = self.fetchers.get(arrival.source)
+        if isinstance(event, FetchRequest):
+            fetch = self.fetchers.get(event.source)
             if fetch is None:
-                telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=arrival.source)
-                raise Rejected(503, "what this tells of cannot be fetched here; set the channel up")
-            arrival = await fetch(arrival)
-        if (await self.intake.take(arrival)).outcome == "saved":
-            self.woken()
+                telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=event.source)
+                raise Rejected(503, "the message cannot be fetched; complete the channel's settings")
+            event = await fetch(event)
+        if (await self.ingest.take(event)).outcome == "saved":
+            self.on_saved()
 
 
-def _unreadable(path: str) -> None:
-    """Genuine, and yet nobody can read it: its provider has changed something, and messages may be lost with it."""
+def _report_unreadable(path: str) -> None:
+    """A verified request that cannot be parsed: the provider has changed its format, and messages may be lost."""
     channel = path.strip("/").partition("/")[2]
-    telemetry.arrivals_unreadable.labels(channel).inc()
-    telemetry.log("arrival_unreadable", level=logging.WARNING, channel=channel)
+    telemetry.webhooks_unreadable.labels(channel).inc()
+    telemetry.log("webhook_unreadable", level=logging.WARNING, channel=channel)
 
 
-def _allow(door: WebhookEndpoint) -> str:
-    return ", ".join(sorted(door.methods))
-
-
-def _not_fetched(error: SendFailed, door: WebhookEndpoint) -> WebhookResponse:
-    """Sent again, it may be had; what never will is not asked for again."""
-    later = isinstance(error, TryLater)
-    level = logging.WARNING if later else logging.ERROR
+def _fetch_failed(error: SendFailed, endpoint: WebhookEndpoint) -> WebhookResponse:
+    """If a repetition may succeed, ask for one; otherwise accept the request, so that it is not repeated."""
+    retryable = isinstance(error, TryLater)
+    level = logging.WARNING if retryable else logging.ERROR
     telemetry.log("fetch_failed", level=level, stage=error.provider, error=error.reason.value)
-    again = {"retry-after": str(RETRY_AFTER_S)}
-    return (
-        error_response(503, "unavailable", "it cannot be fetched yet; send it again", again) if later else door.response
-    )
+    if not retryable:
+        return endpoint.response
+    headers = {"retry-after": str(RETRY_AFTER_S)}
+    return error_response(503, "unavailable", "the message cannot be fetched yet; send this request again", headers)

@@ -1,4 +1,4 @@
-"""Where providers call, on the same server as the API: they bring no token, each door verifies on its own."""
+"""Webhooks on the same server as the API. Providers send no token; each endpoint verifies its own requests."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import RateLimiter
 from afterturn.web.signed import describe_signed
 
-Doors = Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
-Door = Callable[[WebhookRequest], Awaitable[WebhookResponse]]
+Router = Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
+Handler = Callable[[WebhookRequest], Awaitable[WebhookResponse]]
 
 _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _REFUSED = {401, 403}
@@ -31,45 +31,48 @@ _REFUSED = {401, 403}
 def mount_webhooks(
     app: FastAPI,
     clock: Clock,
-    doors: Doors,
+    router: Router,
     *,
-    turns: Door | None = None,
+    turns: Handler | None = None,
     chat: bool = False,
     public: str | None = None,
 ) -> None:
-    """``public``: the address by which providers reach this server, where it is another than the request's own.
-    ``chat``: whether one on a page of the user's is among the doors; it stands in the document, as turns do.
+    """Mount the webhooks, and the endpoint for turns if there is one.
 
-    Whoever is refused too often from one address is told to wait. A good signature is let in all the same: no stranger
-    may shut out a provider.
+    An address whose requests are refused too often gets 429. A request with a good signature is still accepted, so
+    nobody can lock out a provider.
+
+    Args:
+        public: the base URL that providers call, if it differs from the request's.
+        chat: whether the OpenAPI document describes the web chat.
     """
     proxies: Proxies = app.state.proxies
-    tries = RateLimiter(60, timedelta(minutes=1))
+    refusals = RateLimiter(60, timedelta(minutes=1))
 
-    async def answered(
-        request: HttpRequest, answer: Callable[[WebhookRequest], Awaitable[WebhookResponse]]
-    ) -> Response:
-        found = await answer(await _request(request, public))
-        if found.status in _REFUSED and (wait := tries.take(proxies.caller_of(request), clock())) is not None:
+    async def respond(request: HttpRequest, handle: Handler) -> Response:
+        response = await handle(await _request(request, public))
+        if response.status in _REFUSED and (wait := refusals.take(proxies.caller_of(request), clock())) is not None:
             seconds = str(max(1, int(wait.total_seconds())))
-            found = error_response(429, "too_many", "too many calls without a good signature", {"retry-after": seconds})
-        return Response(found.body, found.status, dict(found.headers))
+            response = error_response(
+                429, "too_many", "too many calls without a good signature", {"retry-after": seconds}
+            )
+        return Response(response.body, response.status, dict(response.headers))
 
     describe_signed(app, turns=turns is not None, chat=chat)
 
     async def hook(request: HttpRequest) -> Response:
         path = request.url.path
-        return await answered(request, lambda given: doors(path, given))
+        return await respond(request, lambda parsed: router(path, parsed))
 
-    # In front: providers call more often than people, and a request is matched route by route.
+    # First, because providers call more often than people and routes are matched in order.
     app.router.routes.insert(
         0, Route(f"{WEBHOOKS_PATH}/{{rest:path}}", hook, methods=_METHODS, include_in_schema=False)
     )
     if turns is not None:
-        door = turns
+        handler = turns
 
         async def turn(request: HttpRequest) -> Response:
-            return await answered(request, door)
+            return await respond(request, handler)
 
         app.add_route(TURNS_PATH, turn, methods=_METHODS, include_in_schema=False)
 

@@ -56,7 +56,7 @@ class Front:
             house.clock,
             endpoints_of(SECRETS),
             fetchers={"s3": self.from_s3, "graph": self.from_graph},
-            upkeep={"sns": self.keep, "graph": self.keep},
+            subscriptions={"sns": self.keep, "graph": self.keep},
         )
 
     async def from_s3(self, asked: FetchRequest) -> ChannelEvent:
@@ -230,10 +230,10 @@ async def test_what_is_genuine_and_cannot_be_read_is_told_loudly_and_without_con
     told = await Front(house).doors("/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"}))
     assert told.status == 200, "an error would make Telegram hold back everything that comes later"
     [warning] = [one for one in caplog.records if one.levelname == "WARNING"]
-    assert warning.getMessage() == "action=arrival_unreadable channel=telegram"
+    assert warning.getMessage() == "action=webhook_unreadable channel=telegram"
     assert unreadable("telegram") - before == 1
     assert "Xyzzy" not in caplog.text
 
 
 def unreadable(channel: str) -> float:
-    return REGISTRY.get_sample_value("afterturn_arrivals_unreadable_total", {"channel": channel}) or 0.0
+    return REGISTRY.get_sample_value("afterturn_webhooks_unreadable_total", {"channel": channel}) or 0.0

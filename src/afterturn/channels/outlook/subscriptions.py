@@ -94,7 +94,7 @@ class GraphUpkeep:
         """What Graph wants done is written down; this process or another one does it."""
         known = await self._mailboxes.wish(upkeep)
         status = upkeep.action if known else "foreign-subscription"
-        telemetry.log("upkeep_needed", level=logging.WARNING, stage=upkeep.source, status=status)
+        telemetry.log("subscription_event", level=logging.WARNING, stage=upkeep.source, status=status)
         self.requested.set()
 
     async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], ToDo]:
