@@ -106,7 +106,7 @@ async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
     settings = function_settings()
     if settings.turns_secret is None and not settings.has_channels:
         raise ConfigError(
-            "no webhook is configured: set AFTERTURN_TURNS_SECRET for turns of your own runtimes, or the secret of a channel"
+            "no webhook is configured: set AFTERTURN_TURNS_SECRET for turns of other runtimes, or a channel's secret"
         )
     async with open_ends(settings, system_clock) as (store, stream):
         settler = Settler(store, stream, system_clock, settings.emitter.value)

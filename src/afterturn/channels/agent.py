@@ -1,8 +1,8 @@
 """A responder in another process, in any language, called by a signed POST.
 
-The body is ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}``. The
-agent returns 200 with ``{"text": "…"}``; or 204, ``{"text": null}`` or ``{}`` for no reply. Any other response is retried
-with growing pauses.
+The body is ``{"conversationId", "propertyId", "channel", "messages": [{"id", "direction", "role", "text", "at"}]}``.
+The agent returns 200 with ``{"text": "…"}``; or 204, ``{"text": null}`` or ``{}`` for no reply. After any other
+response it is called again, with growing pauses.
 """
 
 from __future__ import annotations
