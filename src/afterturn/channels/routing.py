@@ -123,8 +123,8 @@ class Directory:
 
 
 def spelt(address: str, region: str | None = None) -> str:
-    """An address as it is looked up: mail as :func:`afterturn.channels.email.addresses.spelt` has it."""
-    return addresses.spelt(normalise(address, region)) if "@" in address else normalise(address, region)
+    """An address as it is looked up: mail as :func:`afterturn.channels.email.addresses.normalise_address` has it."""
+    return addresses.normalise_address(normalise(address, region)) if "@" in address else normalise(address, region)
 
 
 def load_directory(path: Path, region: str | None = None) -> Directory:
