@@ -44,7 +44,7 @@ def preload() -> None:
 
     Leaves no thread and no open file behind.
     """
-    for loader in ("load_repair_rules", "load_manners"):
+    for loader in ("load_repair_rules", "load_tone_rules"):
         setattr(shipped, loader, cache(getattr(shipped, loader)))
     topics.load_taxonomy = cache(topics.load_taxonomy)
     for module in ("anyio._backends._asyncio", "httpcore"):

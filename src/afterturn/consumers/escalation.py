@@ -18,18 +18,18 @@ Tell = Callable[[str, str], Awaitable[None]]
 
 def escalation(tell: Tell) -> Handler:
     """Stamps ``escalated`` and ``reason`` (``asked-for-person`` or ``upset-twice``)."""
-    manners = load_tone_rules()
+    tone = load_tone_rules()
 
     async def escalate(window: TurnWindow, ctx: ReactionContext) -> Stamp:
         before = dict(window.previous.data) if window.previous else {}
         if before.get("escalated"):
             return Stamp(data=before)
-        heard = [manners.signs(m.text) for m in window.messages if m.direction is Direction.INBOUND]
+        signs = [tone.signs(m.text) for m in window.messages if m.direction is Direction.INBOUND]
         so_far = before.get("upset")
-        upset = (so_far if isinstance(so_far, int) else 0) + sum("upset" in said for said in heard)
+        upset = (so_far if isinstance(so_far, int) else 0) + sum("upset" in said for said in signs)
         taken = any(message.role is Role.OPERATOR for message in window.messages)
         reason = None
-        if any("wants_person" in said for said in heard):
+        if any("wants_person" in said for said in signs):
             reason = "asked-for-person"
         elif upset > 1:
             reason = "upset-twice"

@@ -108,26 +108,26 @@ GradeJudge = Callable[[TurnWindow, GradeState], Awaitable[Grading]]
 """Grades a conversation, given the counters after the window."""
 
 
-def grade_handler(manners: ToneRules, judge: GradeJudge | None = None) -> Handler:
+def grade_handler(tone: ToneRules, judge: GradeJudge | None = None) -> Handler:
     """The consumer: counts by rules, and grades by them or by another judge."""
 
     async def grade(window: TurnWindow, ctx: ReactionContext) -> Stamp:
-        state = follow(_restore(window), window.messages, manners)
+        state = follow(_restore(window), window.messages, tone)
         verdict = await judge(window, state) if judge else decide(state, window.conversation.channel)
         return Stamp(data=_data(state, verdict))
 
     return grade
 
 
-def follow(state: GradeState, messages: Iterable[Message], manners: ToneRules) -> GradeState:
+def follow(state: GradeState, messages: Iterable[Message], tone: ToneRules) -> GradeState:
     """The counters after some more messages."""
     for message in messages:
         if message.role is Role.SYSTEM:
             continue
         if message.direction is Direction.INBOUND:
-            state = _customer_wrote(state, message, manners)
+            state = _customer_wrote(state, message, tone)
         else:
-            state = _staff_wrote(state, message, manners)
+            state = _staff_wrote(state, message, tone)
     return state
 
 
@@ -185,10 +185,10 @@ def median_response(state: GradeState) -> int | None:
     return None
 
 
-def _customer_wrote(state: GradeState, message: Message, manners: ToneRules) -> GradeState:
-    heard = manners.signs(message.text)
-    question = "asks" in heard
-    wants = "closes" not in heard
+def _customer_wrote(state: GradeState, message: Message, tone: ToneRules) -> GradeState:
+    signs = tone.signs(message.text)
+    question = "asks" in signs
+    wants = "closes" not in signs
     words = _words(message.text) if question else ()
     again = bool(words) and any(_alike(words, earlier) for earlier in state.asked)
     asked = (*state.asked, words)[-_KEPT_QUESTIONS:] if words and not again else state.asked
@@ -199,19 +199,19 @@ def _customer_wrote(state: GradeState, message: Message, manners: ToneRules) -> 
             "questions": state.questions + question,
             "open_questions": state.open_questions + (question and not (again and state.open_questions)),
             "repeated": state.repeated + again,
-            "polite": state.polite + ("polite" in heard),
-            "upset": state.upset + ("upset" in heard),
-            "wants_person": state.wants_person or "wants_person" in heard,
+            "polite": state.polite + ("polite" in signs),
+            "upset": state.upset + ("upset" in signs),
+            "wants_person": state.wants_person or "wants_person" in signs,
             "waiting_since": state.waiting_since or (message.at if wants else None),
             "asked": asked,
         }
     )
 
 
-def _staff_wrote(state: GradeState, message: Message, manners: ToneRules) -> GradeState:
-    heard = manners.signs(message.text)
+def _staff_wrote(state: GradeState, message: Message, tone: ToneRules) -> GradeState:
+    signs = tone.signs(message.text)
     person = message.role is Role.OPERATOR
-    put_off = "holding" in heard and len(message.text) <= _PUT_OFF_CHARS
+    put_off = "holding" in signs and len(message.text) <= _PUT_OFF_CHARS
     waits = state.waits
     first = state.first_response_s
     if state.waiting_since is not None:
@@ -223,7 +223,7 @@ def _staff_wrote(state: GradeState, message: Message, manners: ToneRules) -> Gra
         update={
             "answers": state.answers + (state.customer_messages > 0),
             "open_questions": state.open_questions if put_off else 0,
-            "handed_over": state.handed_over or person or "hands_over" in heard,
+            "handed_over": state.handed_over or person or "hands_over" in signs,
             "wants_person": state.wants_person and not person,
             "waiting_since": None,
             "first_response_s": first,

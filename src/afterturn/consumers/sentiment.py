@@ -15,12 +15,12 @@ FADE = 0.7
 
 async def sentiment(window: TurnWindow, ctx: ReactionContext) -> Stamp:
     """Stamps ``sentiment`` (``positive``, ``neutral``, ``negative``) and ``mood``, from -1 to 1."""
-    manners = load_tone_rules()
+    tone = load_tone_rules()
     so_far = window.previous.data.get("mood") if window.previous else None
     mood = float(so_far) if isinstance(so_far, int | float) else 0.0
     for message in window.messages:
         if message.direction is Direction.INBOUND:
-            heard = manners.signs(message.text)
-            mood = mood * FADE + (("polite" in heard) - ("upset" in heard)) * (1 - FADE)
+            signs = tone.signs(message.text)
+            mood = mood * FADE + (("polite" in signs) - ("upset" in signs)) * (1 - FADE)
     name = "positive" if mood > 0.15 else "negative" if mood < -0.15 else "neutral"
     return Stamp(data={"sentiment": name, "mood": round(mood, 3)})

@@ -17,8 +17,8 @@ class ToneRules:
     def __init__(self) -> None:
         file = load_rules(None, "tone.toml")
         says, unless = [], []
-        for section, groups in file.sections("manners", ("en", "es", "de", "fr", "unless")):
-            where = f"manners.{section}"
+        for section, groups in file.sections("tone", ("en", "es", "de", "fr", "unless")):
+            where = f"tone.{section}"
             phrases = {language: group for language, group in groups.items() if language != "unless"}
             says += [(section, phrase) for phrase in file.phrases(where, phrases)]
             unless += [(section, phrase) for phrase in file.phrases(f"{where}.unless", groups.get("unless"))]
