@@ -93,7 +93,7 @@ class Site:
 async def open_site(
     filled: Path, folder: Path, *, every: float = 0.05, clock: Clock = system_clock
 ) -> AsyncIterator[Site]:
-    """A copy of a filled file in ``folder``. ``every``: how often open pages are told of arrivals."""
+    """A copy of a filled file in ``folder``. ``every``: how often open pages are told of new messages."""
     path = folder / "site.db"
     shutil.copy(filled, path)
     tokens = folder / "tokens.toml"

@@ -20,7 +20,7 @@ from afterturn.web.sessions import Secret
 def add_pages(app: FastAPI, *, live: EventStreams | None = None, key: Secret | None = None) -> None:
     """Add every page, and what they load. The app has the backbone and the access in its state.
 
-    ``live``: how often open pages are told of arrivals. ``key``: names each form that is handed out.
+    ``live``: how often open pages are told of new messages. ``key``: names each form that is handed out.
     """
     app.state.live = live or EventStreams()
     app.state.form_key = key or (lambda: secrets.token_urlsafe(18))

@@ -3,7 +3,7 @@
 
 import { fetched, listen } from "./live.js";
 
-const bar = document.querySelector(".arrivals");
+const bar = document.querySelector(".new-items");
 const title = document.title;
 let fresh; // the page with messages that this one does not show
 let left = false; // something was not renewed, because a hand is on it
@@ -28,7 +28,7 @@ function swap(part, now) {
 async function renew() {
   left = false;
   const page = await fetched(location.pathname);
-  const told = page.querySelector(".arrivals").dataset;
+  const told = page.querySelector(".new-items").dataset;
   for (const part of document.querySelectorAll("[data-part], .thread > li[data-id]")) {
     const name = part.dataset.part ? `[data-part="${part.dataset.part}"]` : `.thread > li[data-id="${CSS.escape(part.dataset.id)}"]`;
     const now = page.querySelector(name);

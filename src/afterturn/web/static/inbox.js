@@ -1,10 +1,10 @@
-// Makes the inbox quicker: older pages follow in place, arrivals announce themselves, arrow keys walk the rows.
+// Makes the inbox quicker: older pages follow in place, new conversations are announced, arrow keys walk the rows.
 // Everything here is also a link.
 
 import { fetched, listen } from "./live.js";
 
 const pager = document.getElementById("pager");
-const bar = document.querySelector(".arrivals");
+const bar = document.querySelector(".new-items");
 const form = document.getElementById("filter-form");
 
 const list = () => document.querySelector("ol.rows");
@@ -43,7 +43,7 @@ async function older(link) {
 
 const watcher = new IntersectionObserver((seen) => {
   const link = pager.querySelector("a.older");
-  // What looked through many rows for few asks before it looks further.
+  // If a page read many rows and shows few, the reader has to ask for more.
   if (link && !pager.querySelector(".notice") && seen.some((one) => one.isIntersecting)) older(link);
 }, { rootMargin: "600px" });
 
@@ -81,7 +81,7 @@ bar?.querySelector("a").addEventListener("click", async (event) => {
     if (!fresh) throw new Error("the page has no rows");
     document.getElementById("rows")?.replaceWith(fresh);
     pager.replaceChildren(...page.getElementById("pager").childNodes);
-    bar.dataset.live = page.querySelector(".arrivals").dataset.live;
+    bar.dataset.live = page.querySelector(".new-items").dataset.live;
     tell({ count: 0 });
     listenAnew?.();
     window.scrollTo({ top: 0 });

@@ -4,7 +4,7 @@
 import { fetched, note } from "./live.js";
 
 const stages = document.getElementById("stages");
-const bar = document.querySelector(".arrivals a");
+const bar = document.querySelector(".new-items a");
 const offline = note();
 const listed = () => [...stages.querySelectorAll("[data-stage=failed] .number, [data-stage=dead] .number")]
   .map((one) => one.textContent).join();
