@@ -14,10 +14,11 @@ from typing import Any
 
 from afterturn.aws.table import table_definition
 from afterturn.clock import to_text
-from afterturn.model import Channel, ConversationMeta, Status, StoredStamp
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Status, StoredStamp
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.attributes import Plain, to_item
 from afterturn.store.dynamodb.plans import recency_attributes
+from afterturn.store.invariants import preview_of
 
 PROPERTIES = 200
 CONSUMERS = ("topics", "grade", "maintenance", "inbound-package")
@@ -82,9 +83,15 @@ def item(number: int, chance: random.Random) -> Plain:
         "messageCount": 16,
         "settledCount": 16,
         "turnCount": 8,
+        "preview": rows.preview_item(preview_of(_answer(last))),
         "rev": 8,
         **{rows.STAMP + name: _stamp(name, settled, chance) for name in CONSUMERS},
     }
+
+
+def _answer(at: datetime) -> Message:
+    text = "Thank you for writing. The office can show you the apartment on any weekday after nine."
+    return Message(id="message-16", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=at)
 
 
 def _stamp(consumer: str, through: datetime, chance: random.Random) -> Plain:

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.model import Message, Turn
+from afterturn.store.invariants import preview_of
 from bench.measure import Stopwatch, Took
 
 _NEW = (
     "INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
-    "newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count) "
-    "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    "newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count, preview) "
+    "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _KNOWN = (
     "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
-    "recency = ?, message_count = ?, settled_count = ? WHERE id = ?"
+    "recency = ?, message_count = ?, settled_count = ?, preview = ? WHERE id = ?"
 )
 _MESSAGE = (
     "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments) "
@@ -89,7 +90,8 @@ def _of_turn(turn: Turn, heads: dict[str, _Head], now: datetime, emitter: str) -
     messages = [(_MESSAGE, _message(meta.id, head.count + n, one)) for n, one in enumerate(turn.messages, 1)]
     head.count += len(messages)
     times = (_text(head.newest), _text(head.newest), _text(head.settled_at), _text(now), _text(head.newest))
-    counts = (head.count, head.count)
+    preview = preview_of(max(turn.messages, key=lambda message: message.at))
+    counts = (head.count, head.count, _dump(preview.to_json()))
     if first:
         given = (
             meta.id,

@@ -25,9 +25,11 @@ _AT = "strftime('%Y-%m-%dT%H:%M:%S', {seconds}, 'unixepoch') || printf('.%06dZ',
 
 _CONVERSATIONS = f"""
 INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at,
-  newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count)
+  newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count, preview)
 SELECT id, channel, property_id, type, participants, status, synthetic, 0, {{created}}, {{last}}, {{last}},
-  {{settled}}, {{last}}, {{last}}, 8, 8
+  {{settled}}, {{last}}, {{last}}, 8, 8, json_object('messageId', id || '-8', 'direction', 'outbound', 'role', 'agent',
+  'at', {{last}}, 'text', 'Thank you for writing. The office can show you the apartment on any weekday after nine.',
+  'attachments', 0, 'sendProblem', NULL)
 FROM (
   SELECT printf('conv-%010d', n) AS id,
     CASE h % 10 WHEN 0 THEN 'voice' WHEN 1 THEN 'email' WHEN 2 THEN 'email' WHEN 3 THEN 'web' WHEN 4 THEN 'telegram'
