@@ -1,4 +1,4 @@
-"""Cursors: the place of the last row that was returned, bound to its query and checked on use."""
+"""Cursors: the position of the last row, bound to its query and checked on use."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def encode(cursor: Cursor, fingerprint: str) -> str:
 
 
 def decode(text: str, fingerprint: str) -> Cursor:
-    """Raises InvalidCursor for anything that :func:`encode` did not make for this very query.
+    """Raises InvalidCursor for anything that :func:`encode` did not return for the same query.
 
-    The check finds accidents and mix-ups. It is no secret: a forged cursor only names a place in the rows that its
-    own query may see.
+    The check detects accidents. It is not a secret: a forged cursor can only name a position among rows that the query
+    may return anyway.
     """
     try:
         at, conversation_id, since = json.loads(unseal(text, fingerprint))
@@ -55,12 +55,12 @@ def decode(text: str, fingerprint: str) -> Cursor:
 
 
 def seal(body: bytes, fingerprint: str) -> str:
-    """Opaque, URL-safe text of any place in the rows of a query."""
+    """Opaque, URL-safe text of a position among the rows of a query."""
     return base64.urlsafe_b64encode(_check(body, fingerprint) + body).rstrip(b"=").decode()
 
 
 def unseal(text: str, fingerprint: str) -> bytes:
-    """What was sealed. Raises InvalidCursor for anything that :func:`seal` did not make for this very query."""
+    """The sealed bytes. Raises InvalidCursor for anything that :func:`seal` did not return for the same query."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError as error:

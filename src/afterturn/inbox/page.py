@@ -17,7 +17,7 @@ from afterturn.store.port import ConsumerState, Registration
 
 @dataclass(frozen=True, slots=True)
 class InboxRow:
-    """A conversation with the state of each live consumer's reaction. ``hit``: where words were asked for."""
+    """A conversation with the state of each live consumer's reaction. ``hit``: the match of a full-text search."""
 
     conversation: Conversation
     states: Mapping[str, ReactionState]
@@ -25,7 +25,7 @@ class InboxRow:
 
     @property
     def text(self) -> str:
-        """The words that were found, else the beginning of the newest message, in one line."""
+        """The matching snippet, else the beginning of the newest message, in one line."""
         if self.hit is not None:
             return "".join(piece.text for piece in self.hit.snippet)
         preview = self.conversation.preview
@@ -41,7 +41,7 @@ class InboxRow:
         return None if shown is None else shown.role
 
     def stamp(self, consumer: str) -> Mapping[str, JsonValue]:
-        """What the consumer stamped; empty where it has not, or works in shadow."""
+        """The data of the consumer's stamp; empty if there is none or the consumer is in shadow."""
         stored = self.conversation.reactions.get(consumer)
         return stored.data if stored is not None and consumer in self.states else {}
 
@@ -66,8 +66,8 @@ class InboxRow:
 class InboxPage:
     """Rows, newest first. ``next_cursor`` is None at the end.
 
-    ``complete`` is false where the read budget was spent before the page was full: there may be more, ask on with the
-    cursor. ``scanned``: index rows read.
+    ``complete`` is false if the read budget was spent before the page was full; the cursor continues. ``scanned``:
+    index rows read.
     """
 
     rows: tuple[InboxRow, ...]

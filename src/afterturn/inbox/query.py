@@ -33,16 +33,16 @@ class InboxQuery(Filters):
         return self
 
     def bounds(self, now: datetime) -> tuple[datetime | None, datetime | None]:
-        """since and until, with a relative window counted back from now (all time where nothing is said)."""
+        """``since`` and ``until``; a relative window is counted back from now. Default: all time."""
         length = None if self.window is None else self.window.length
         return (self.since if length is None else now - length), self.until
 
     def fingerprint(self) -> str:
-        """What a cursor is bound to: everything that decides which rows come, and in which order."""
+        """What a cursor is bound to: everything that selects and orders rows."""
         asked = self.model_dump(mode="json", exclude={"limit", "budget"})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def property_ids(query: InboxQuery) -> tuple[str | None, ...]:
-    """The properties asked for, once each; None is the unassigned one."""
+    """The query's properties, each once; None: unassigned."""
     return tuple(dict.fromkeys(None if property_id == UNASSIGNED else property_id for property_id in query.properties))

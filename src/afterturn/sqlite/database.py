@@ -201,7 +201,7 @@ class Database:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which file a path names. What is written to a file that its path no longer names is gone with this process."""
+    """The identity of the file at a path. Writes to a file that was replaced or deleted are lost."""
     try:
         found = os.stat(path)
     except OSError:
@@ -215,7 +215,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _take(queue: SimpleQueue[_Job | None], at_most: int) -> list[_Job]:
-    """Wait for a job, then take what else is there; empty once the queue was closed."""
+    """Wait for a job, then take all others that wait; empty after the queue was closed."""
     first = queue.get()
     if first is None:
         return []
@@ -233,7 +233,7 @@ def _take(queue: SimpleQueue[_Job | None], at_most: int) -> list[_Job]:
 
 
 def _resolve(group: list[_Job]) -> None:
-    """Hand the outcomes to their event loops, one wake-up a loop."""
+    """Return the outcomes to their event loops, with one wake-up for each loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in group:
         by_loop.setdefault(job.loop, []).append(job)
@@ -281,7 +281,7 @@ def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
 
 
 def _refuse_truncated(connection: sqlite3.Connection, path: str) -> None:
-    """Notice what SQLite does not: a file of a few bytes, and one that was cut within its last page.
+    """Detect what SQLite does not: a file of a few bytes, and one truncated within its last page.
 
     The file is never opened here: closing it again would drop the locks of all other connections of this process
     to it (that is how POSIX locks are), and another process could take the log away under them.

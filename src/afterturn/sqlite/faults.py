@@ -1,4 +1,4 @@
-"""SQLite's errors, translated into ours."""
+"""Translates SQLite's errors."""
 
 from __future__ import annotations
 

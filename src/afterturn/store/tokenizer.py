@@ -1,8 +1,8 @@
-"""Words of messages: how they are spelt to be compared, and what somebody looks for. Pure.
+"""Cuts texts into normalized words, and parses search terms. Pure.
 
-A spelling is what remains of a text when case, accents and everything but letters, digits and the vowel signs of other
-scripts are gone: words, a blank around each. Scripts that put no blanks between words (and Korean, which puts particles
-behind them) are cut into pairs of neighbours, the last one alone, so that any part of a sentence is found.
+Normalizing removes case, accents and everything but letters, digits and the vowel signs of other scripts. Words are
+separated by one blank. Scripts without blanks between words (and Korean, which appends particles) are cut into
+overlapping pairs of characters, the last one alone, so that any part of a sentence is found.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ACCENTS = frozenset({1, *range(10, 37), *range(200, 241)})
 """Canonical combining classes: strokes, the points of Hebrew, Arabic and Syriac, accents. Signs that make another
 letter (Devanagari, Thai, the voice marks of Japanese) have others."""
 _STROKES = {"ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ı": "i", "ŧ": "t"}
-"""Letters that people type without their stroke; Unicode does not take them apart."""
+"""Letters that people type without their stroke; Unicode does not decompose them."""
 
 
 class _Letters(dict[int, str | None]):
-    """What becomes of each character of a text that was taken apart; filled as characters come."""
+    """The replacement of each character of a decomposed text; filled on demand."""
 
     def __missing__(self, code: int) -> str | None:
         char = chr(code)
@@ -53,12 +53,12 @@ _LETTERS = _Letters()
 
 
 def normalized(text: str) -> str:
-    """The words of a text, a blank before and after each: ``" cafe "``; a blank alone where it has none."""
+    """The words of a text, each between blanks: ``" cafe "``; a single blank if there are none."""
     return f" {' '.join(tokens(text))} "
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text in order, pairs of neighbours in scripts without blanks."""
+    """The words of a text in order; overlapping pairs in scripts without blanks."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
@@ -82,9 +82,9 @@ def _cut(word: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SearchTerm:
-    """What has to stand in a message as it stands here: a word, or several with nothing but signs between them.
+    """A word, or several with only punctuation between them.
 
-    ``open_end``: the last token may be the beginning of one.
+    ``is_prefix``: the last token may be the beginning of a word.
     """
 
     tokens: tuple[str, ...]
@@ -92,11 +92,11 @@ class SearchTerm:
 
     @property
     def text(self) -> str:
-        """The part of a spelling that it is."""
+        """The term as part of a normalized text."""
         return f" {' '.join(self.tokens)}{'' if self.is_prefix else ' '}"
 
     def matches(self, placed: Sequence[tuple[str, int, int]]) -> bool:
-        """Whether these tokens of a text begin with it."""
+        """Whether these tokens of a text begin with the term."""
         *head, last = self.tokens
         if len(placed) <= len(head) or any(placed[step][0] != token for step, token in enumerate(head)):
             return False
@@ -106,7 +106,7 @@ class SearchTerm:
 
 @dataclass(frozen=True)
 class SearchTerms:
-    """All of these, in one message."""
+    """The terms of a search: all of them in one message."""
 
     terms: tuple[SearchTerm, ...]
 
@@ -120,18 +120,18 @@ class SearchTerms:
 
     @property
     def whole_tokens(self) -> frozenset[str]:
-        """Tokens that such a message has."""
+        """Whole tokens of a matching message."""
         return frozenset(token for one in self.terms for token in (one.tokens[:-1] if one.is_prefix else one.tokens))
 
     @property
     def prefixes(self) -> frozenset[str]:
-        """Beginnings of tokens that such a message has."""
+        """Prefixes of tokens of a matching message."""
         return frozenset(one.tokens[-1] for one in self.terms if one.is_prefix)
 
     def spans(self, text: str, *, within: int | None = None) -> list[tuple[int, int]]:
-        """Where they are in a text, from and to, in order, none within another.
+        """The spans of the terms in a text, in order, without overlaps.
 
-        ``within``: only those that begin within so many characters of the first; the text is read no further.
+        ``within``: only spans that start within this many characters of the first; the rest is not read.
         """
         placed = _placed(text)
         ahead = deque(islice(placed, max(len(needle.tokens) for needle in self.terms)))
@@ -149,12 +149,12 @@ class SearchTerms:
 
     @cached_property
     def _prefix_terms(self) -> tuple[SearchTerm, ...]:
-        """Those that any token may begin with."""
+        """Terms of a single prefix."""
         return tuple(one for one in self.terms if one.is_prefix and len(one.tokens) == 1)
 
     @cached_property
     def _by_first_token(self) -> dict[str, list[SearchTerm]]:
-        """The others, by their first token: a text is gone through once, however many are looked for."""
+        """The other terms by their first token, so that a text is read once for any number of terms."""
         found: dict[str, list[SearchTerm]] = {}
         for one in self.terms:
             if one not in self._prefix_terms:
@@ -163,7 +163,7 @@ class SearchTerms:
 
 
 def parse_terms(words: str) -> SearchTerms | None:
-    """What was typed; the last word may be a beginning. None where there is no letter and no digit in it."""
+    """Parse a search text; its last word may be a prefix. None if it holds no letter and no digit."""
     needles: list[SearchTerm] = []
     pieces = words.split()
     for number, piece in enumerate(pieces, 1):
@@ -180,7 +180,7 @@ def parse_terms(words: str) -> SearchTerms | None:
 
 
 def _placed(text: str) -> Iterator[tuple[str, int, int]]:
-    """The tokens of a text with where they begin and end in it."""
+    """The tokens of a text with their start and end."""
     if text.isascii():
         yield from ((word.group(), *word.span()) for word in _ASCII_WORD.finditer(text.lower()))
         return
@@ -201,7 +201,7 @@ def _spread(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
 
 
 class _Shapes(dict[int, str]):
-    """``w`` for what belongs to a word, blank for what does not: one for one, so that places stay."""
+    """Maps characters of words to ``w`` and others to a blank, one to one, so that positions stay."""
 
     def __missing__(self, code: int) -> str:
         apart = unicodedata.normalize("NFKD", chr(code))

@@ -1,6 +1,6 @@
-"""What changes records that are there: edits, patches, closed work orders.
+"""Changes of stored records: edits, patches, send problems, closed work orders.
 
-Each is written only if nobody else was faster.
+Each is written only if the record is unchanged since it was read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ConversationEditor:
         self._table = table
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, at: datetime) -> bool:
-        """Looks for the message through the thread, from its end: edits are rare, and of what was said last."""
+        """Searches the thread from its end: edits are rare and mostly of recent messages."""
         changes = {"text": text, "editedAt": to_text(at)}
         is_sent = False
 
@@ -36,7 +36,7 @@ class ConversationEditor:
             if item is None:
                 return False
             if is_sent and all(item.get(name) == value for name, value in changes.items()):
-                return True  # our own write, whose answer was lost
+                return True  # our own write, whose response was lost
             if not invariants.edit_changes(item["text"], rows.time_or_none(item.get("editedAt")), text, at):
                 return False
             if (size := item_bytes(item | changes)) > MAX_ITEM_BYTES:
@@ -76,7 +76,7 @@ class ConversationEditor:
     async def patch_conversation(
         self, conversation_id: str, patch: ConversationPatch, revision: int | None, now: datetime
     ) -> Conversation:
-        """Raises the revision that writers build on, too, so a turn that is under way is decided anew."""
+        """Also raises ``rev``, so a concurrent turn is planned again."""
         call = uuid.uuid4().hex
 
         async def unit() -> Conversation:
@@ -84,7 +84,7 @@ class ConversationEditor:
             if item is None:
                 raise NotFound(f"no conversation {conversation_id!r}")
             if item.get("patchedBy") == call:
-                return rows.conversation(item)  # our own write, whose answer was lost
+                return rows.conversation(item)  # our own write, whose response was lost
             stored = item.get("revision") or 0
             invariants.check_revision(conversation_id, stored, revision)
             changes = _patch_attributes(patch, item.get("messageCount") or 0)
@@ -96,7 +96,7 @@ class ConversationEditor:
         return await self._table.until_done(unit)
 
     async def close_work_order(self, conversation_id: str, order_id: str, now: datetime) -> WorkOrder | None:
-        """It leaves the open ones in the index of work orders and stands among the closed ones."""
+        """Moves the work order from the open to the closed partition of its index."""
         key = keys.work_order(conversation_id, order_id)
 
         async def unit() -> WorkOrder | None:
@@ -126,7 +126,7 @@ class ConversationEditor:
 
 
 def _patch_attributes(patch: ConversationPatch, message_count: int) -> Plain:
-    """The attributes that an patch writes; the row moves in the index of properties, not in that of recency."""
+    """The attributes that a patch writes. The row can move in the property index, not in the recency index."""
     changes = patch.changes
     sets: Plain = {}
     if "assignee" in changes:

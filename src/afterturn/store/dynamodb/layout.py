@@ -1,4 +1,4 @@
-"""Where a conversation stands in the recency index, pure.
+"""The position of a conversation in the recency index. Pure.
 
 One recency partition takes about 1,000 write units a second, some 500 settles. So the index has a layout:
 
@@ -6,9 +6,9 @@ One recency partition takes about 1,000 write units a second, some 500 settles. 
 ``monthly``     one for each month, ``CONV_RECENCY#2026-11``: bounds the size of a partition, not its write rate
 ``sharded:k``   k of them, ``CONV_RECENCY#s<n>``, by a hash of the id: k times the write rate, k queries for a page
 
-An item can stand only once in an index. So that rows can be in two layouts at once while one is being changed, there
-are two slots, each an index of its own (``conv-recency-index`` and ``conv-recency-index-b``): writers write every
-slot_layout they are given, a reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
+An index holds an item only once. So that rows can be in two layouts during a change, there are two slots, each an index
+of its own (``conv-recency-index`` and ``conv-recency-index-b``): writers write to every layout they are given, a
+reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
 """
 
 from __future__ import annotations

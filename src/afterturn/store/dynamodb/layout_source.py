@@ -1,7 +1,7 @@
-"""The layouts of the recency index as the table has them, so that a change of layout reaches every process.
+"""The current layouts of the recency index, read from the table, so that a layout change reaches every process.
 
-A process acts on what it read at most MAX_AGE ago. The change waits longer than that between its steps, so at any
-moment all processes stand at the same step or at two neighbouring ones, which agree on every row.
+A process uses layouts that it read at most MAX_AGE ago. A layout change waits longer than that between its steps, so
+all processes are at the same step or at two neighbouring ones, which agree on every row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LayoutSource(Protocol):
 
 
 class FixedLayouts:
-    """Placements that nobody changes."""
+    """Layouts that do not change."""
 
     def __init__(self, layouts: RecencyLayouts) -> None:
         self._layouts = layouts
@@ -42,9 +42,9 @@ def _both_clocks() -> tuple[float, float]:
 
 
 class TableLayouts:
-    """What the table says, read again when it is ``max_age`` old: one small read then, none between.
+    """The layouts in the table, read again after ``max_age``.
 
-    ``clocks``: one that never goes back, and one that goes on while the process is frozen.
+    ``clocks``: a monotonic one, and one that continues while the process is suspended.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TableLayouts:
         self._reading = asyncio.Lock()
 
     async def current(self) -> RecencyLayouts:
-        """Raises StoreError where the table does not answer, and StoreTooNew for a layout that is not known here."""
+        """Raises StoreError if the table does not respond, and StoreTooNew for an unknown layout."""
         if (fresh := self._fresh()) is not None:
             return fresh
         async with self._reading:
@@ -81,7 +81,7 @@ class TableLayouts:
 
 
 def layouts_of(item: Mapping[str, Any] | None) -> RecencyLayouts:
-    """From the item of :func:`keys.layout`; a table without one has never changed its layout."""
+    """From the item of :func:`keys.layout`; a table without it never changed its layout."""
     if item is None:
         return RecencyLayouts()
     try:

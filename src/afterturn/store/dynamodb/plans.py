@@ -1,8 +1,8 @@
-"""What a write changes, decided purely from what was read: the writer's half.
+"""Plans the transaction of a write from what was read. Pure.
 
-Every plan that adds messages or a turn raises the conversation's revision, and holds only if the revision is still the
-one that was read. Messages are known by records of their own, which must not be there yet. So a plan that was made from
-stale reads fails whole, and is made again.
+Every plan that adds messages or a turn raises the conversation's ``rev`` and is conditional on the ``rev`` that was
+read. Each message id has an item of its own, which must not exist yet. So a plan from stale reads fails completely and
+is made again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ JobsToAdd = Mapping[JobKey, tuple[Job, str]]
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """What the writer has to know of a conversation to add to it.
+    """What a write needs to know of a conversation.
 
-    ``oldest_unsettled``: the oldest time among messages that no turn has settled yet; ``unsettled_inbound``: the
-    arrival number of the newest inbound one of them. ``closed_seq``: of the last message when somebody closed it.
+    ``oldest_unsettled``: the oldest time of unsettled messages; ``unsettled_inbound``: the
+    arrival number of the newest inbound one. ``closed_seq``: the number of the last message when a person closed it.
     ``preview_at``: the time of the message that the row previews.
     """
 
@@ -92,7 +92,7 @@ class ConversationHead:
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What was read before a write: the head, and which of the given messages and jobs are stored already."""
+    """What was read before a write: the head, and which of the messages and jobs are stored already."""
 
     head: ConversationHead | None = None
     by_id: Mapping[str, Plain] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class WriteContext:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedTurn:
-    """All of the turn is settled already: as the turn at ``occurred_at``, or as the first one that reaches ``seq``."""
+    """The whole turn is settled already: as the turn at ``occurred_at``, or as the first one that reaches ``seq``."""
 
     occurred_at: datetime | None = None
     seq: int = 0
@@ -111,7 +111,7 @@ class RepeatedTurn:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """One transaction, and the head that it leaves. ``row_at``: the recency of the row, where it is written anew."""
+    """One transaction, and the head after it. ``row_at``: the recency of the row if the transaction sets it."""
 
     actions: tuple[WriteAction, ...]
     head: ConversationHead
@@ -130,7 +130,7 @@ def plan_settle(
     call: str,
     jobs: JobsToAdd | None = None,
 ) -> WritePlan | RepeatedTurn:
-    """The one transaction of a turn. ``call``: who settles it, so that they know their own turn again."""
+    """The transaction of a turn. ``call``: the id of the call, by which it recognizes its own turn."""
     meta = turn.conversation
     if known.settled_under_key is not None:
         return RepeatedTurn(occurred_at=known.settled_under_key)
@@ -219,7 +219,7 @@ def plan_save(
     now: datetime,
     jobs: JobsToAdd | None = None,
 ) -> WritePlan | None:
-    """The transaction that saves messages in the middle of a turn; None where there is nothing to write."""
+    """The transaction that saves messages in the middle of a turn; None if there is nothing to write."""
     head = known.head or ConversationHead.new(meta, min([now, *(message.at for message in messages)]))
     arrivals = _arrivals(messages, known, head.message_count)
     further = _job_actions(jobs, known)
@@ -246,26 +246,28 @@ def plan_save(
 
 
 def plan_create(meta: ConversationMeta, layouts: RecencyLayouts, *, now: datetime) -> WritePlan:
-    """A conversation that has nothing but itself."""
+    """The transaction of a conversation without messages."""
     head = replace(ConversationHead.new(meta, now), rev=1)
     attributes = _counts(head) | recency_attributes(meta.id, head.created_at, layouts)
     return WritePlan((_write_meta(meta, None, head, attributes),), head, row_at=head.created_at)
 
 
 def replace_meta(meta: ConversationMeta) -> WriteAction:
-    """Replace what the writer owns of a conversation that is there; its times, counts and stamps stay."""
+    """Replace the attributes that the writer owns; times, counts and stamps stay."""
     sets = rows.meta_attributes(meta) | {"propertyPinned": None, "closedSeq": None}
     return update(keys.meta(meta.id), sets, IS_THERE, adds={"rev": 1})
 
 
 def recency_attributes(conversation_id: str, at: datetime, layouts: RecencyLayouts) -> dict[str, str]:
-    """The recency keys of a row: all layouts that are written, and its property's."""
+    """The recency keys of a row, for all written layouts and for its property."""
     return {**layouts.keys(at, conversation_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrivals:
-    """The messages that are new, in arrival order from ``first_seq``; ``newest_seq``: the newest of all given ones."""
+    """The messages that are new, in arrival order from ``first_seq``; ``newest_seq``: that of the newest message, new
+    or known.
+    """
 
     messages: tuple[Message, ...]
     first_seq: int
@@ -331,7 +333,7 @@ def _counts(after: ConversationHead) -> Plain:
 def _write_meta(
     meta: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Plain
 ) -> WriteAction:
-    """A new conversation whole, or the changed attributes of one that is there."""
+    """A new conversation item, or the changed attributes of a stored one."""
     key = keys.meta(meta.id)
     if before is None:
         item = rows.identity(meta.id) | rows.meta_attributes(meta) | attributes
@@ -372,7 +374,7 @@ def _job_actions(jobs: JobsToAdd | None, known: WriteContext) -> list[WriteActio
 
 
 def _check_sizes(actions: Sequence[WriteAction]) -> None:
-    """Refuse what AWS would refuse, before anything is sent, and say which message it is."""
+    """Refuse what AWS would refuse, naming the message. Raises InvalidRecord."""
     total = 0
     for action in actions:
         size = item_bytes({"PK": action.key[0], "SK": action.key[1], **action.item, **action.sets})

@@ -1,7 +1,7 @@
-"""The reading half of the store.
+"""Reads of conversations, lists and counts.
 
-Reads of one conversation are consistent. The indexes follow the table, usually within milliseconds: a list read right
-after a write may not have it yet. Nobody decides by them: the ledger's grace period is far longer than they lag.
+Reads of one conversation are strongly consistent. Indexes lag behind the table, usually by milliseconds, so a list may
+miss the latest write. No decision depends on them: the ledger's grace period is far longer than the lag.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from afterturn.store.port import Range, RecencyKey, Slice, WorkOrderKey
 
 _LARGEST_READ = 500
 _SPARE_ROWS = 4
-"""Shards are rarely hit evenly; a few rows more save most second reads."""
+"""Shards rarely hold the same share of a page; a few more rows save most second reads."""
 
 Fetch = Callable[[int, Any], Awaitable[tuple[list[Plain], Any]]]
-"""A page of at most so many rows after a start key (None: the start), and the key to go on from (None: the end)."""
+"""Takes a number of rows and a start key (None: the start); returns rows and the next start key (None: the end)."""
 
 
 class ConversationReader:
@@ -58,8 +58,8 @@ class ConversationReader:
         return tuple(rows.turn(item, conversation_id, meta.get("propertyId")) for item in items)
 
     async def recency(self, part: Range, before: RecencyKey | None, limit: int) -> Slice:
-        """One query for a page of ``single`` and of a property; one for each shard of ``sharded``; one for each month
-        that the page touches, and one for the list of months, of ``monthly``."""
+        """One query for ``single`` and for a property; one for each shard of ``sharded``; for ``monthly`` one for each
+        month that the page covers and one for the list of months."""
         window = _Window.of(part, before)
         if window.is_empty:
             return Slice(rows=(), exhausted=True)
@@ -69,7 +69,7 @@ class ConversationReader:
         return Slice(rows=tuple(rows.conversation(item) for item in items), exhausted=exhausted)
 
     async def scan(self, after: str | None, limit: int) -> tuple[Conversation, ...]:
-        """Reads the ids of GSI3, then the conversations as they are now."""
+        """Reads ids from GSI3, then the conversations, strongly consistent."""
         items: list[Plain] = []
         while len(items) < limit:
             query = Query(keys.CONVERSATIONS, index=ENTITY, above=after or None)
@@ -101,8 +101,7 @@ class ConversationReader:
         return tuple(sorted(found_orders, key=WorkOrderKey.of)[:limit])
 
     async def counts(self) -> Mapping[str, int]:
-        """Reads every conversation once (not its messages): one read unit for each 4 KB of them. A number to look at
-        now and then, not one to poll."""
+        """Reads every conversation item: one read unit for each 4 KB. Not for polling."""
         totals = dict.fromkeys(("conversations", "messages", "turns", "stamps"), 0)
         after: str | None = None
         while True:
@@ -153,7 +152,7 @@ class _Window:
     def __init__(self, low: str | None, high: str | None, has_extra_row: bool) -> None:
         self.low = low
         self.high = high
-        # A key condition with two bounds includes both, so the row of the cursor comes along and is dropped.
+        # BETWEEN includes both bounds, so the row of the cursor is returned and dropped here.
         self.has_extra_row = has_extra_row and low is not None
 
     @classmethod
@@ -180,7 +179,7 @@ def _is_wanted(order: WorkOrder, open_only: bool) -> bool:
 
 @dataclass(slots=True)
 class PartitionRows:
-    """One partition, newest first. ``sort_key`` names the attribute that rows are ordered by."""
+    """The rows of one partition, newest first. ``sort_key``: the attribute that orders them."""
 
     fetch: Fetch
     sort_key: str
@@ -189,7 +188,7 @@ class PartitionRows:
     _ended: bool = False
 
     async def fill(self, count: int) -> None:
-        """Have a row at hand, or know that there is none: an empty page is not the end, only a missing key is."""
+        """Read until there is a row or the partition ends. An empty page is not the end; a missing start key is."""
         while not self._rows and not self._ended:
             rows, self._start = await self.fetch(count, self._start)
             self._rows.extend(rows)
@@ -208,9 +207,9 @@ class PartitionRows:
 
 
 async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[list[Plain], bool]:
-    """The newest ``limit`` rows, and whether these are all.
+    """The newest ``limit`` rows, and whether there are no others.
 
-    Every row of a group is newer than every row of the next; within a group the newest of all its sources comes first.
+    Rows of a group are newer than those of the next group; partitions within a group are merged.
     """
     rows: list[Plain] = []
     for number, group in enumerate(groups):

@@ -1,7 +1,6 @@
 """Requests to the table as data, and their expressions.
 
-Every attribute name goes through a placeholder: hyphens, dots, colons and DynamoDB's 573 reserved words need no
-thought then.
+Every attribute name is replaced by a placeholder, because of hyphens, dots, colons and DynamoDB's reserved words.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def below(*path: str, value: Any) -> Condition:
 
 
 def unchanged(*path: str, value: Any) -> Condition:
-    """The attribute is as it was read, also where it was not there."""
+    """The attribute is as it was read, possibly missing."""
     return missing(*path) if value is None else equals(*path, value=value)
 
 
@@ -90,7 +89,7 @@ class WriteVerb(StrEnum):
 class WriteAction:
     """One write of one item, alone or in a transaction.
 
-    ``item``: what is put. ``sets``: attributes to write, where None removes one. ``adds``: numbers to add.
+    ``item``: the item of a put. ``sets``: attributes to write; None removes one. ``adds``: numbers to add.
     """
 
     verb: WriteVerb

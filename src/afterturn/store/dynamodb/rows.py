@@ -1,7 +1,7 @@
-"""Items as records and back. What afterturn wrote was checked when it was written, so it is not checked again.
+"""Converts items to records and back, without validating again what afterturn wrote.
 
-Rows of an older table may lack attributes or hold them in another kind or form (a time as a number, an empty text).
-They are read as far as they make sense; the index tools name them.
+Conversations of other writers may lack attributes or hold them in another form (a time as a number, an empty text).
+They are read as far as possible; the index tools report them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from afterturn.store.port import Job
 E = TypeVar("E", Channel, Status)
 
 STAMP = "stamp:"
-"""Every consumer's stamp is an attribute of its own, so an update of one can't touch another or the writer's."""
+"""Each consumer's stamp is an attribute of its own, so its update changes no other attribute."""
 
 _WIDTH = len(to_text(EPOCH))
 
@@ -49,7 +49,7 @@ def to_dump(value: object) -> str:
 
 
 def time_or_none(value: object) -> datetime | None:
-    """A time that afterturn wrote, or one of another form that says the same; None for anything else."""
+    """A time in our form or another ISO 8601 form; None for anything else."""
     if not isinstance(value, str):
         return None
     try:
@@ -104,7 +104,7 @@ def preview_item(record: MessagePreview) -> Plain:
 
 
 def meta_attributes(meta: ConversationMeta) -> Plain:
-    """The attributes that the writer owns, with the index keys that follow from them; None removes one."""
+    """The attributes that the writer owns and the index keys derived from them; None removes one."""
     first = meta.participants[0] if meta.participants else None
     return {
         "channel": meta.channel.value,
@@ -122,7 +122,7 @@ def meta_attributes(meta: ConversationMeta) -> Plain:
 
 
 def identity(conversation_id: str) -> Plain:
-    """What a conversation is and stays."""
+    """The attributes of a conversation that never change."""
     return {
         "kind": "conversation",
         "id": conversation_id,
@@ -224,7 +224,7 @@ def work_order_item(record: WorkOrder) -> Plain:
 
 
 def urgency_attributes(record: WorkOrder) -> Plain:
-    """What changes when a work order becomes more urgent, or is closed: where it stands in the index."""
+    """The attributes that change when a work order becomes more urgent or is closed."""
     is_open = record.status is Status.OPEN
     return {
         "urgency": record.urgency.value,

@@ -1,8 +1,8 @@
-"""The stamping half of the store: windows, stamps, failures, claims, registrations.
+"""Windows, stamps, failures, claims, registrations and checkpoints.
 
-A stamp is an attribute of its own on the conversation, written only if it is still as it was read. Its ``rev`` counts
-its writes. A failure has a record beside the conversations, so that a list of them reads failures and nothing else; it
-is written and removed in the transaction of the stamp.
+Each stamp is an attribute of the conversation item, written only if it is unchanged since it was read; its ``rev``
+counts its writes. A failure also has an item of its own, so that a list reads failures only. That item is written and
+deleted in the transaction of the stamp.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.port import ConsumerState, Failure, FailureKey, ReactionWindow, Registration
 
 _MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
-"""Beside them a stamp's transaction holds the conversation and a failure."""
+"""A stamp's transaction also holds the conversation and a failure."""
 
 
 class StampStore:
-    """``claims_kept``: after that time DynamoDB may remove a claim."""
+    """``claims_kept``: the time to live of claims."""
 
     def __init__(self, table: Table, clock: Clock, claims_kept: timedelta) -> None:
         self._table = table
@@ -74,7 +74,7 @@ class StampStore:
     async def stamp(
         self, conversation_id: str, consumer: str, new_stamp: Stamp, through: datetime, now: datetime
     ) -> bool:
-        """A conversation that is not there gets no stamp."""
+        """Writes nothing for an unknown conversation."""
         data = rows.to_dump(new_stamp.model_dump(mode="json")["data"])
         written = rows.stamp_item(StoredStamp.model_construct(through=through, at=now), data, 0)
         size = item_bytes({rows.STAMP + consumer: written})
@@ -93,7 +93,7 @@ class StampStore:
                 return False
             before = item.get(rows.STAMP + consumer)
             if sent and before == sent:
-                return True  # our own write, whose answer was lost
+                return True  # our own write, whose response was lost
             if not invariants.stamp_moves_forward(rows.stamp(before) if before else None, through):
                 return False
             sent = {name: value for name, value in written.items() if value is not None}
@@ -133,13 +133,13 @@ class StampStore:
         await self._table.until_done(unit)
 
     async def failed_through(self, conversation_id: str, consumer: str) -> datetime | None:
-        """The turn that the consumer has given up on, if it has."""
+        """The newest turn that the consumer failed on, if any."""
         item = await self._table.get(keys.meta(conversation_id), [rows.STAMP + consumer])
         stamp = (item or {}).get(rows.STAMP + consumer)
         return rows.stamp(stamp).failed_through if stamp else None
 
     async def request(self, conversation_id: str, consumers: Sequence[str], now: datetime) -> None:
-        """A conversation that is not there owes nothing."""
+        """Writes nothing for an unknown conversation."""
         names = list(dict.fromkeys(consumers))
 
         async def unit() -> None:
@@ -236,7 +236,7 @@ class StampStore:
     async def _unseen(
         self, conversation_id: str, through: datetime | None, settled_at: datetime
     ) -> tuple[int, datetime | None]:
-        """How many messages the consumer has seen, and the oldest time among those that it has not."""
+        """The number of messages that the consumer has seen, and the oldest time of the others."""
         after = keys.TURNS if through is None else keys.turn(conversation_id, through)[1] + "$"
         query = Query(
             keys.conversation(conversation_id),
@@ -248,7 +248,7 @@ class StampStore:
         return min((turn["firstSeq"] for turn in turns), default=0), min(times, default=None)
 
     async def _carry_out(self, actions: Sequence[WriteAction]) -> None:
-        """One write alone costs half of what it costs in a transaction."""
+        """A single write outside of a transaction costs half."""
         if len(actions) == 1:
             await self._table.write(actions[0])
         else:
@@ -288,7 +288,7 @@ def _write_stamp(conversation_id: str, consumer: str, before: Plain | None, afte
 
 
 def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
-    """One for each id; told twice, it is the more urgent of both."""
+    """One for each id: the most urgent."""
     merged: dict[Key, WorkOrder] = {}
     for order in orders:
         key = keys.work_order(order.conversation_id, order.id)
@@ -301,7 +301,7 @@ def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
 
 
 def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> WriteAction | None:
-    """Once for its id; told again, it can only become more urgent, and that only while it is open."""
+    """Insert a new work order; a stored one that is open can only become more urgent."""
     if stored is None:
         return put(key, rows.work_order_item(order), IS_NEW)
     known = rows.work_order(stored)
@@ -319,7 +319,7 @@ def _merge_registration(known: Registration | None, new: Registration) -> Regist
 
 
 def _register(merged: Registration, known: Registration | None) -> WriteAction:
-    """A first registration, or only how long its debounce may wait; a known consumer keeps its time and its state."""
+    """A new registration, or a change of ``max_wait``; a known consumer keeps its time and state."""
     key = keys.registration(merged.name)
     millis = merged.max_wait // timedelta(milliseconds=1)
     if known is not None:

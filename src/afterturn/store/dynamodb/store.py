@@ -70,10 +70,9 @@ async def open_store(
 ) -> AsyncIterator[DynamoStore]:
     """The store in the table ``name``, closed when the block ends.
 
-    ``layouts``: where the recency index is written and read; from the table, and followed there, where none are
-    given.
-    Raises MissingExtra, and StoreError that says what to do for a table that is missing, not afterturn's, or without
-    an index, and for credentials or an endpoint that do not work.
+    ``layouts``: the layouts of the recency index; None: read them from the table and follow their changes. Raises
+    MissingExtra, and StoreError with advice if the table is missing, foreign or lacks an index, or if credentials or
+    endpoint do not work.
     """
     async with open_client("dynamodb", access or Access()) as client:
         table = Table(client, name)
@@ -84,7 +83,7 @@ async def open_store(
 
 
 class DynamoStore(TypedReads):
-    """A store; see the port for what each verb promises, and :mod:`keys` for where things are.
+    """The store on a DynamoDB table. The port documents the methods, :mod:`keys` the items.
 
     The stream is not in the same database, so ``settle`` never publishes.
     """
@@ -108,7 +107,7 @@ class DynamoStore(TypedReads):
 
     @classmethod
     def on(cls, client: Any, name: str, *, backoff: Backoff | None = None, **options: Any) -> DynamoStore:
-        """The store in a table, behind a client that somebody else opened and closes."""
+        """The store on a table, with a client that the caller opens and closes."""
         return cls(Table(client, name, backoff), **options)
 
     async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
@@ -258,7 +257,7 @@ class DynamoStore(TypedReads):
 
 
 def _is_id(text: str) -> bool:
-    """Whether a conversation can have this id; raises InvalidRecord for text that cannot be encoded."""
+    """Whether this is a valid conversation id; raises InvalidRecord for text that cannot be encoded."""
     try:
         check_id(encodable(text))
     except InvalidRecord:

@@ -1,4 +1,4 @@
-"""The table as the store uses it: whole answers, errors of ours, and calls that are tried again where that is safe."""
+"""A DynamoDB table: complete results, translated errors, and retries where they are safe."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from afterturn.store.dynamodb.requests import Condition, ExpressionTerms, Query,
 T = TypeVar("T")
 
 _MAX_KEYS = 100
-"""BatchGetItem takes so many."""
+"""The limit of BatchGetItem."""
 _UNSURE_TRIES = 3
-"""botocore has already tried each of them several times."""
+"""botocore retries each of them as well."""
 
 
 class WriteConflict(Exception):
-    """Somebody else wrote in between, or a condition does not hold: read again and decide again. Never leaves here.
+    """A concurrent write, or a failed condition: read and plan again. Internal to the store.
 
-    ``item``: what stands there instead, where it was asked for.
+    ``item``: the stored item, if it was requested.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -45,7 +45,7 @@ class Table:
         self._backoff = backoff or Backoff()
 
     async def check(self, indexes: Iterable[Any]) -> None:
-        """Refuse a table that is missing, not ours, not ready, or without one of the indexes."""
+        """Refuse a table that is missing, foreign, not ready, or lacks an index. Raises StoreError."""
         response = await self._call("describe_table", {"TableName": self.name})
         check_description(response["Table"], indexes)
 
@@ -59,7 +59,7 @@ class Table:
         return from_item(response["Item"]) if response.get("Item") else None
 
     async def get_many(self, keys: Iterable[Key]) -> dict[Key, Plain]:
-        """Those of the items that exist, each as it is now. What AWS left unread is asked for again."""
+        """Those of the items that exist (strongly consistent). Unprocessed keys are requested again."""
         items_by_key: dict[Key, Plain] = {}
         unique_keys = list(dict.fromkeys(keys))
         for start in range(0, len(unique_keys), _MAX_KEYS):
@@ -77,7 +77,7 @@ class Table:
         return items_by_key
 
     async def query(self, query: Query, limit: int | None = None, start: Any = None) -> tuple[list[Plain], Any]:
-        """One page: at most ``limit`` items looked at, and the key to go on from (None: this is the end)."""
+        """One page of at most ``limit`` items, and the next start key (None: the end)."""
         params = query.params(self.name)
         if limit is not None:
             params["Limit"] = limit
@@ -87,7 +87,7 @@ class Table:
         return [from_item(item) for item in response["Items"]], response.get("LastEvaluatedKey")
 
     async def items(self, query: Query, limit: int | None = None) -> AsyncIterator[Plain]:
-        """Every item of a query, or its first ``limit``, over as many pages as it takes."""
+        """Every item of a query, or its first ``limit``, over all pages."""
         start, left = None, limit
         while left is None or left > 0:
             page, start = await self.query(query, None if query.only else left, start)
@@ -150,15 +150,15 @@ class Table:
         async def unit() -> Any:
             return await self._call(f"{action.verb.lower()}_item", params)
 
-        # Nothing was read for a write without a condition, so nothing has to be read again.
+        # A write without a condition depends on no read, so it can be repeated as it is.
         response = await (unit() if action.condition is not None else self.until_done(unit))
         return from_item(response.get("Attributes", {}))
 
     async def transact(self, actions: Sequence[WriteAction]) -> None:
         """All of the writes or none. Raises Conflict.
 
-        A request whose answer was lost is sent again under the same token, so it is carried out once and its answer
-        is the true one. What is decided anew after a conflict is another request, with a token of its own.
+        A request whose response was lost is sent again with the same token, so it is carried out once. A new plan after
+        a conflict is another request with another token.
         """
         params = {
             "TransactItems": [{action.verb.value: action.params(self.name)} for action in actions],
@@ -167,7 +167,7 @@ class Table:
         await self._call("transact_write_items", params)
 
     async def until_done(self, unit: Callable[[], Awaitable[T]]) -> T:
-        """Read, decide and write until nobody else came in between; raises StoreBusy when it never comes to an end."""
+        """Repeat a read-plan-write cycle until it does not conflict. Raises StoreBusy after too many attempts."""
         attempt = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The writer's half of the store: reads, the plan, one transaction; again where somebody else came in between."""
+"""Writes of conversations, messages and turns: read, plan, one transaction; repeated after a conflict."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _MAX_SAVED_BYTES = 3_000_000
 
 @dataclass(slots=True)
 class _Attempts:
-    """One call of settle. ``call``: its name, which the turn bears that it writes. ``sent``: the events of what it has
-    tried to write; ``settled``: the one that turned out to have been taken, though the answer was lost."""
+    """One call of settle. ``call``: its id, stored with the turn. ``sent``: the events of its attempts; ``settled``:
+    the one that was written although its response was lost.
+    """
 
     call: str
     sent: list[TurnSettled] = field(default_factory=list)
@@ -47,8 +48,9 @@ class _Attempts:
 
 
 class ConversationWriter:
-    """``remember``: how many heads are kept in memory. A head that is kept saves the read before a settle; one that is
-    out of date costs a refused transaction and a read, never more, because every write names the revision it builds on.
+    """``remember``: the number of heads cached in memory. A cached head saves the read before a settle. A stale one
+    costs a refused transaction and a read, never more: every write is conditional on the revision that it was planned
+    with.
     """
 
     def __init__(self, table: Table, layout_source: LayoutSource, remember: int = 4096) -> None:
@@ -67,7 +69,9 @@ class ConversationWriter:
     async def save_messages(
         self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, jobs: JobsToAdd
     ) -> int:
-        """One transaction for each 30 messages or 3 MB; a crash between two leaves the first ones saved, no jobs."""
+        """One transaction for each 30 messages or 3 MB. A crash between two leaves the first ones saved, without
+        jobs.
+        """
         added = 0
         await self._note_kinds(jobs)
         async with self._alone(meta.id):
@@ -83,7 +87,7 @@ class ConversationWriter:
             return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, jobs))
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
-        """One write, where the guess is right whether the conversation is there; two where it is wrong."""
+        """One write if the guess whether the conversation exists is right; else two."""
         layouts = await self._layout_source.current()
         is_known = self._heads.pop(meta.id, None) is not None
         for replacing in (is_known, not is_known):
@@ -117,7 +121,7 @@ class ConversationWriter:
         layouts = await self._layout_source.current()
         cached = self._heads.get(conversation_id)
         if cached is not None:
-            known = WriteContext(cached)  # all that is given is taken to be new: if not, the transaction says so
+            known = WriteContext(cached)  # assume that everything is new; if not, the transaction fails
         else:
             known = await self._read(conversation_id, turn.messages, turn.key, attempts, jobs)
         if attempts.settled is not None:
@@ -144,9 +148,9 @@ class ConversationWriter:
         attempts: _Attempts | None = None,
         jobs: JobsToAdd | None = None,
     ) -> WriteContext:
-        """The head, and what is known of messages, key and jobs: one consistent read of some 65 small items.
+        """The head, and which messages, key and jobs are stored: one consistent read of up to some 65 small items.
 
-        Where this call has sent a turn before and was not told that it was taken, that is found out, too.
+        Also finds out whether an earlier attempt of this call was written although its response was lost.
         """
         meta = keys.meta(conversation_id)
         by_id = {entry.id: keys.known_message(conversation_id, entry.id) for entry in messages}
@@ -189,7 +193,7 @@ class ConversationWriter:
         return Settled(_event_of(rows.turn(item, conversation_id, property_id)), new=False, published=False)
 
     async def _turn_reaching(self, conversation_id: str, seq: int) -> dict[str, object] | None:
-        """The turn that settled a message which was saved before it: rare, so it looks through the turns."""
+        """The turn that settled a message saved before it. Rare, so it reads all turns."""
         query = Query(keys.conversation(conversation_id), within=all_starting(keys.TURNS))
         async for item in self._table.items(query):
             if item["lastSeq"] >= seq:
@@ -197,7 +201,7 @@ class ConversationWriter:
         return None
 
     async def _note_month(self, plan: WritePlan, layouts: RecencyLayouts) -> None:
-        """A month is on record before its first row is: a reader of that layout misses none."""
+        """Record a month before its first row is written, so readers of that layout miss none."""
         if plan.row_at is None or not layouts.monthly:
             return
         month = month_of(plan.row_at)
@@ -206,7 +210,7 @@ class ConversationWriter:
             self._months.add(month)
 
     async def _note_kinds(self, jobs: JobsToAdd) -> None:
-        """A kind is on record before its first job is: whoever counts them misses none."""
+        """Record a kind before its first job is written, so counts miss none."""
         for kind in {kind for kind, _ in jobs} - self._kinds:
             await self._table.write(put(keys.job_kind(kind), {"kind": "job kind", "name": kind}))
             self._kinds.add(kind)
@@ -219,14 +223,14 @@ class ConversationWriter:
 
     @asynccontextmanager
     async def _alone(self, conversation_id: str) -> AsyncIterator[None]:
-        """One writer of this process at a time for each conversation: they would only refuse one another."""
+        """One writer at a time for each conversation in this process: concurrent ones would only conflict."""
         lock = self._locks.setdefault(conversation_id, asyncio.Lock())
         async with lock:
             yield
 
 
 def _parts(messages: Sequence[Message]) -> list[list[Message]]:
-    """Messages in parts that fit a transaction each; one empty part where there are none."""
+    """Messages in parts that each fit a transaction; one empty part if there are none."""
     parts: list[list[Message]] = [[]]
     size = 0
     for message in messages:

@@ -1,10 +1,10 @@
-"""Words of messages in a SQLite file: an index that follows the messages, and reading where it does not help.
+"""Full-text search in a SQLite file: an index that lags behind, and messages that decide.
 
-A settled turn writes nothing into the index: a partial index over the conversations names those of which it lacks
-messages, and it catches up in batches. Until then these are read. So are all messages that the index names, and what
-they say decides; the index only has to name enough.
+A settle does not write the full-text index. A partial index lists the conversations with messages that are not indexed
+yet; they are indexed in batches, and read directly until then. Every message that the index returns is compared, too,
+so the index may return too much but never too little.
 
-An entry of the index is a message, by a number made of a block (64 messages of one conversation) and the place in it.
+An entry is a message. Its number consists of a block (64 messages of one conversation) and the position in it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _EDITS_AT_ONCE = 50
 LONG_CHARS = 2_000
 """A message counts once more for each of these."""
 _LONGEST_WORD = 4_000
-"""Longer than what anybody can ask for; FTS5 cuts words at 32,768 bytes, within a character if need be."""
+"""Longer than any query; FTS5 cuts words at 32,768 bytes, possibly within a character."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """What one request does at most.
+    """The limits of one request.
 
-    ``tokens``: words that the index is asked for, the longest. ``postings``: entries of a word that are counted; a word
-    with more is frequent. ``places``: messages that the index may name. ``lagging``: conversations that are read since
-    the index lacks messages of them. ``terms``: words with one beginning. ``caught_up``: messages taken into the index
-    by a request that finds it far behind. ``batch_messages``, ``batch_bytes``: in one transaction. ``read_at_once``:
-    messages in one unit of work.
+    ``tokens``: the longest words of the query, which are looked up. ``postings``: entries of a word that are counted; a
+    word with more is frequent. ``candidates``: messages that the index may return. ``lagging``: conversations that are
+    read because they are not indexed yet. ``words_per_prefix``: indexed words with one prefix. ``caught_up``: messages
+    that a request indexes if the index is far behind. ``batch_messages``, ``batch_bytes``: in one transaction.
+    ``read_at_once``: messages in one unit of work.
     """
 
     tokens: int = 8
@@ -58,7 +58,7 @@ LIMITS = SearchLimits()
 
 
 class SqliteSearch:
-    """The port on a file. A SQLite without FTS5 has no index; then everything is read, a bounded part at a time."""
+    """The searcher on a file. Without FTS5 there is no index, and messages are read, a bounded number at a time."""
 
     def __init__(self, database: Database, limits: SearchLimits = LIMITS) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class SqliteSearch:
             if await self._database.read(lambda c: _is_far_behind(c, self._limits)):
                 await self.catch_up(limit=self._limits.caught_up)
             return await self._database.read(lambda c: _candidates(c, terms, self._limits))
-        except StoreError as error:  # reading finds the same, a part at a time
+        except StoreError as error:  # comparing messages finds the same
             telemetry.log("search_index_failed", level=logging.ERROR, error=type(error).__name__)
             return None
 
@@ -129,9 +129,9 @@ class SqliteSearch:
 
 
 def index_batch(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
-    """Take a batch of messages into the index; returns how many, None where this SQLite has no index.
+    """Index a batch of messages. Returns their number; None if this SQLite has no FTS5.
 
-    At least one message comes with each batch, so it never stands still.
+    Each batch holds at least one message, so indexing always progresses.
     """
     if not _prepare(connection):
         return None
@@ -164,7 +164,7 @@ def index_batch(connection: sqlite3.Connection, limits: SearchLimits) -> int | N
 
 
 def _take_edits(connection: sqlite3.Connection, limits: SearchLimits) -> tuple[int, int]:
-    """Replace entries of messages that were edited; returns how many, and the size of their texts."""
+    """Replace the entries of edited messages. Returns their number and the size of their texts."""
     messages = size = 0
     edits = connection.execute(
         "SELECT conversation_id, seq, before, text FROM search_edits JOIN messages USING (conversation_id, seq) "
@@ -186,7 +186,7 @@ def _take_edits(connection: sqlite3.Connection, limits: SearchLimits) -> tuple[i
 
 
 def record_edit(connection: sqlite3.Connection, conversation_id: str, seq: int, before: str) -> None:
-    """A text is replaced. What the index has of it is taken out with the next batch: that wants the very same text."""
+    """Record the old text of an edited message: removing its index entry requires exactly that text."""
     connection.execute(
         "INSERT INTO search_edits (conversation_id, seq, before) SELECT id, ?, ? FROM conversations "
         "WHERE id = ? AND searched_seq >= ? ON CONFLICT DO NOTHING",
@@ -195,12 +195,12 @@ def record_edit(connection: sqlite3.Connection, conversation_id: str, seq: int, 
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
-    """Whether this build of SQLite has the module."""
+    """Whether this build of SQLite has FTS5."""
     return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None
 
 
 def _prepare(connection: sqlite3.Connection) -> bool:
-    """Make the index where it is not there; not in the schema's script, since a SQLite may lack the module."""
+    """Create the index if it is missing. It is not in the schema because SQLite may lack FTS5."""
     if not has_fts5(connection):
         return False
     if not _is_there(connection):
@@ -217,7 +217,7 @@ def _is_there(connection: sqlite3.Connection) -> bool:
 
 
 def _for_index(text: str) -> str:
-    """What the tokenizer cuts into the words that we mean; it does itself what ASCII needs."""
+    """The text for the FTS5 tokenizer, which handles ASCII itself."""
     return text if text.isascii() else " ".join(word[:_LONGEST_WORD] for word in tokens(text))
 
 
@@ -247,7 +247,7 @@ def _lags(connection: sqlite3.Connection) -> bool:
 
 
 def _lagging(connection: sqlite3.Connection, limit: int) -> list[str]:
-    """Conversations of which the index lacks messages, or has what they do not say any more."""
+    """Conversations with messages that are not indexed yet or were edited since."""
     found = connection.execute("SELECT DISTINCT conversation_id FROM search_edits LIMIT ?", (limit,)).fetchall()
     found += connection.execute(
         "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit - len(found),)
@@ -260,7 +260,7 @@ def _is_far_behind(connection: sqlite3.Connection, limits: SearchLimits) -> bool
 
 
 def _candidates(connection: sqlite3.Connection, terms: SearchTerms, limits: SearchLimits) -> Candidates | None:
-    """On one snapshot: what the index names, and the conversations of which it lacks messages."""
+    """On one snapshot: what the index returns, and the conversations that are not indexed yet."""
     lagging = _lagging(connection, limits.lagging + 1)
     if len(lagging) > limits.lagging or not has_fts5(connection) or not _is_there(connection):
         return None
@@ -271,10 +271,10 @@ def _candidates(connection: sqlite3.Connection, terms: SearchTerms, limits: Sear
 
 
 def _entries(connection: sqlite3.Connection, terms: SearchTerms, limits: SearchLimits) -> list[int] | None:
-    """Messages that have every word; None where they are too many to be named, or to be found at a bounded price.
+    """Entries of messages with every word; None if they are too many, or too expensive to find.
 
-    The price of an intersection is that of its rarest word, so there has to be one that is not frequent. A beginning of
-    too many words takes no part; what the messages say decides anyhow.
+    An intersection costs as much as its rarest word, so one word has to be infrequent. A prefix of too many words is
+    left out; the messages are compared anyway.
     """
     groups = [_quoted([token]) for token in _longest(terms.whole_tokens, limits.tokens)]
     for prefix in _longest(terms.prefixes, limits.tokens):
@@ -300,12 +300,12 @@ def _longest(words: Iterable[str], limit: int) -> list[str]:
 
 
 def _quoted(terms: Iterable[str]) -> str:
-    """Any of these, as FTS5 reads it. They are letters and digits only, so nothing in them can end the quotes."""
+    """An FTS5 expression for any of these words. They hold only letters and digits, so quoting is safe."""
     return "(" + " OR ".join(f'"{term}"' for term in terms) + ")"
 
 
 def _words_beginning(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
-    """Words of the index, one seek for each: FTS5's own prefix query gathers every entry of all of them first."""
+    """Indexed words with a prefix, one seek each; FTS5's own prefix query would read all their entries first."""
     found: list[str] = []
     at = beginning
     while len(found) < limit:
@@ -347,7 +347,7 @@ _Part = list[tuple[str, tuple[int, ...] | None]]
 def _search_unit(
     part: _Part, terms: SearchTerms, limit: int
 ) -> Callable[[sqlite3.Connection], tuple[dict[str, Message], int, int]]:
-    """Found messages, how many conversations were looked at, how many messages were read; a long one counts more."""
+    """Returns matching messages, the number of conversations read, and of messages (long ones count more)."""
 
     def unit(connection: sqlite3.Connection) -> tuple[dict[str, Message], int, int]:
         found: dict[str, Message] = {}

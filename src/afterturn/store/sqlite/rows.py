@@ -109,13 +109,13 @@ def preview_dump(record: MessagePreview | None) -> str | None:
 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:
-    """Every consumer's stamp of a conversation."""
+    """All stamps of a conversation."""
     cursor = connection.execute(f"SELECT {STAMP} FROM stamps WHERE conversation_id = ?", (conversation_id,))
     return {row[1]: stamp(row) for row in cursor}
 
 
 def conversations(connection: sqlite3.Connection, fetched: Sequence[tuple[Any, ...]]) -> tuple[Conversation, ...]:
-    """Conversations with their stamps, which one statement reads for all of them."""
+    """Conversations with their stamps, which are read by one statement."""
     reactions: dict[str, dict[str, StoredStamp]] = {row[0]: {} for row in fetched}
     for row in connection.execute(
         f"SELECT {STAMP} FROM stamps WHERE conversation_id IN (SELECT value FROM json_each(?))",
@@ -197,7 +197,7 @@ def meta_values(meta: ConversationMeta) -> tuple[Any, ...]:
 
 
 def recency_conditions(part: Range, before: RecencyKey | None) -> tuple[str, list[object]]:
-    """The part of the index as a key condition: one seek, whatever the size of the fleet."""
+    """A range of the recency index as a key condition: one seek."""
     terms: list[str] = []
     values: list[object] = []
     if part.of_property:

@@ -1,4 +1,4 @@
-"""Units of work of the stamping half: windows, stamps, claims, registrations."""
+"""Units of work on windows, stamps, claims and registrations."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def fail(
 
 
 def failed_through(connection: sqlite3.Connection, conversation_id: str, consumer: str) -> datetime | None:
-    """The turn that the consumer has given up on, if it has."""
+    """The newest turn that the consumer failed on, if any."""
     row = connection.execute(
         "SELECT failed_through FROM stamps WHERE conversation_id = ? AND consumer = ?", (conversation_id, consumer)
     ).fetchone()
@@ -161,7 +161,7 @@ def set_state(connection: sqlite3.Connection, consumer: str, state: ConsumerStat
 
 
 def _may_move(connection: sqlite3.Connection, conversation_id: str, consumer: str, through: datetime) -> bool:
-    """Whether the conversation exists, and the consumer has not seen as much of it."""
+    """Whether the conversation exists and the stored stamp is older."""
     row = connection.execute(
         "SELECT through FROM conversations LEFT JOIN stamps ON conversation_id = id AND consumer = ? WHERE id = ?",
         (consumer, conversation_id),
@@ -172,7 +172,7 @@ def _may_move(connection: sqlite3.Connection, conversation_id: str, consumer: st
 
 
 def _open_work_order(connection: sqlite3.Connection, order: WorkOrder) -> None:
-    """Once for its id; told again, it can only become more urgent, and that only while it is open."""
+    """Insert a new work order; a stored one that is open can only become more urgent."""
     connection.execute(
         "INSERT INTO work_orders (id, conversation_id, property_id, category, urgency, urgency_rank, message_id, "
         "opened_at, status) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET urgency=excluded.urgency, "

@@ -1,4 +1,4 @@
-"""The store port on a SQLite file: each verb is one unit of work."""
+"""The store on a SQLite file: each method is one unit of work."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from afterturn.store.state import TypedReads, dump_state
 
 
 class SqliteStore(TypedReads):
-    """A store; see the port for what each verb promises.
+    """The store on a SQLite file. The port documents the methods.
 
-    ``outbox``: where the stream lives in the same file, puts an event into it in the transaction of its turn.
+    ``outbox``: publishes the event of a turn in its transaction, if the stream is in the same file.
     ``clock``: tells which state records have expired.
     """
 

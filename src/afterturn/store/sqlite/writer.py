@@ -1,4 +1,4 @@
-"""Units of work of the writer's half: conversations, messages, turns."""
+"""Units of work that write conversations, messages and turns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from afterturn.store.sqlite import rows
 from afterturn.store.sqlite.jobs import add_job
 
 Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
-"""Puts the event of a turn into a stream that lives in the same file, inside the transaction of the turn."""
+"""Publishes the event of a turn to a stream in the same file, in the transaction of the turn."""
 
 _TURN_CLAIM = "turn:key"
-"""No consumer has such a name, so the claims of none can meet these."""
+"""No consumer can have this name, so no claim of theirs collides."""
 
 
 def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, now: datetime) -> Conversation:
@@ -164,7 +164,7 @@ def settle(
 
 
 class _Head:
-    """What the writer has to know of a conversation to add to it."""
+    """What a write needs to know of a conversation."""
 
     __slots__ = (
         "channel",
@@ -210,7 +210,7 @@ def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
 
 
 def _merge(connection: sqlite3.Connection, head: _Head, meta: ConversationMeta) -> str | None:
-    """Write what a turn adds to a known conversation; returns the property that it belongs to."""
+    """Write what a turn adds to a known conversation. Returns its property."""
     property_id = invariants.merge_property(head.property_id, meta.property_id, pinned=head.property_pinned)
     participants, contact_name = head.participants, head.contact_name
     if meta.participants:
@@ -226,7 +226,7 @@ def _merge(connection: sqlite3.Connection, head: _Head, meta: ConversationMeta) 
 
 
 def _reopen(connection: sqlite3.Connection, conversation_id: str, closed_seq: int) -> None:
-    """Open what somebody has closed, if something came in since."""
+    """Reopen a closed conversation if an inbound message was saved since."""
     connection.execute(
         "UPDATE conversations SET status = ?, closed_seq = NULL WHERE id = ? AND EXISTS (SELECT 1 FROM messages "
         "WHERE conversation_id = conversations.id AND seq > ? AND direction = ?)",
@@ -237,9 +237,9 @@ def _reopen(connection: sqlite3.Connection, conversation_id: str, closed_seq: in
 def _insert(
     connection: sqlite3.Connection, conversation_id: str, messages: Sequence[Message], last_seq: int
 ) -> tuple[list[Message], int]:
-    """Add the messages that are not known yet, in arrival order.
+    """Insert the messages that are not known, in arrival order.
 
-    Returns those, and the newest arrival number among all that were given.
+    Returns them, and the newest arrival number of all messages.
     """
     added: list[Message] = []
     newest = 0
