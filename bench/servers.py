@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from afterturn.aws import stack
+from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.local import ministack, temporal
 from afterturn.local.ports import free_port
-from afterturn.operations.account import open_account
-from afterturn.operations.provision import carry_out, plan_lane
 
 ROOT = Path(__file__).resolve().parents[1]
 LANE = "dev"
@@ -42,7 +42,7 @@ async def provisioned(access: Access) -> AsyncIterator[Names]:
     """Table and queues of a lane, made by afterturn's own tools."""
     names = Names.of(LANE)
     async with open_account(access) as account:
-        await carry_out(account, names, await plan_lane(account, names))
+        await stack.execute(account, await stack.plan(account, names))
         yield names
 
 

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from afterturn.aws import stack
+from afterturn.aws.account import Account
+from afterturn.aws.names import Names
 from afterturn.aws.session import Access, open_session
 from afterturn.local import ministack
 
@@ -42,3 +45,8 @@ def session() -> Any:
 def access(emulator: str) -> Access:
     """The way into an account that nobody has used."""
     return Access(region="us-east-1", endpoint=emulator, access_key=str(next(_accounts)), secret_key="test")
+
+
+async def provision(account: Account, names: Names, **settings: str) -> None:
+    """Make a lane from its template, as ``afterturn aws provision`` does; ``settings`` are its parameters."""
+    await stack.execute(account, await stack.plan(account, names, settings))

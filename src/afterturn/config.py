@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -213,3 +215,28 @@ def as_written(value: object) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | Path) else None
+
+
+PREFIX = "AFTERTURN_"
+VARIABLES = frozenset(f"{PREFIX}{field.upper()}" for field in Settings.model_fields) | {
+    f"{PREFIX}APP",
+    f"{PREFIX}LOG_LEVEL",
+    f"{PREFIX}AWS_ACCOUNT",
+}
+"""Every variable that afterturn reads: the settings, and those of the command alone."""
+
+
+def misspelt(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Variables that begin as ours and are read by nobody, each with the one that was meant; sorted.
+
+    Compared is what follows the prefix, which alone makes short names alike. What is like none of ours is left alone:
+    an app may have variables of its own.
+    """
+    found: list[tuple[str, str]] = []
+    for name in sorted(names):
+        variable = name.upper()
+        if variable.startswith(PREFIX) and variable not in VARIABLES:
+            rest = variable.removeprefix(PREFIX)
+            near = get_close_matches(rest, sorted(each.removeprefix(PREFIX) for each in VARIABLES), n=1, cutoff=0.75)
+            found += [(name, f"{PREFIX}{each}") for each in near]
+    return tuple(found)

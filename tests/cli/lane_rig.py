@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import pytest
 from tests.cli.command import Done, call
 
+from afterturn.aws.account import LANE_TAG, Account, open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import table_definition
-from afterturn.operations.account import Account, open_account
-from afterturn.operations.resources import LANE_TAG
 
 T = TypeVar("T")
 REGION = "us-east-1"
@@ -50,7 +49,7 @@ class Lane:
         """Fault, runtime and wire of each."""
         done = self.audit(*words, "--json")
         assert done.code == code, done.err or done.out
-        return [(one["fault"], one["runtime"], one["wire"]) for one in done.json["findings"]]
+        return [(one["fault"], one["runtime"], one["setting"]) for one in done.json["findings"]]
 
     def do(self, work: Callable[[Account], Awaitable[T]]) -> T:
         async def run() -> T:
@@ -60,7 +59,7 @@ class Lane:
         return asyncio.run(run())
 
     def provision(self) -> None:
-        """What an audit asks for of what `aws provision` makes."""
+        """What an audit needs of what `aws provision` makes; the functions are for each test to make."""
 
         async def work(account: Account) -> None:
             tag = {"Key": LANE_TAG, "Value": self.name}
@@ -90,9 +89,10 @@ class Lane:
                 await client.create_alias(FunctionName=name, Name="live", FunctionVersion=told["Version"])
             for queue in reads:
                 await client.create_event_source_mapping(
-                    EventSourceArn=account.place.queue_arn(queue),
+                    EventSourceArn=account.location.queue_arn(queue),
                     FunctionName=f"{name}:live" if alias else name,
                     FunctionResponseTypes=["ReportBatchItemFailures"],
+                    ScalingConfig={"MaximumConcurrency": 10},
                 )
 
         self.do(work)

@@ -79,9 +79,9 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["worker"], "bridge"),
         (["bridge", "--runtime", "python3.9", "--out", "b.zip"], "--runtime python3.9"),
         (["bridge", "--architecture", "riscv", "--out", "b.zip"], "--architecture riscv"),
-        (["bridge", "--memory", "1", "--out", "b.zip"], "--memory 1"),
-        (["bridge", "--zip", "a.zip", "--include", "app.py"], "--zip is a zip that is made"),
-        (["bridge", "--zip", "a.zip", "--out", "b.zip"], "--zip is a zip that is made"),
+        (["bridge", "--runtime", "python3.12"], "go with --out"),
+        (["bridge", "--zip", "a.zip", "--include", "app.py"], "--zip is finished"),
+        (["bridge", "--zip", "a.zip", "--out", "b.zip"], "--zip is finished"),
         (["bridge", "--timeout", "soon"], "--timeout"),
         (["bridge", "--include", "nowhere.py"], "--include nowhere.py: there is no such file or folder"),
         (["bridge", "--requirements", "nowhere.txt"], "--requirements nowhere.txt: there is no such file"),
@@ -91,7 +91,7 @@ def test_what_pip_cannot_install_is_told_in_its_words_and_no_zip_is_left(tmp_pat
         (["bridge", "--app", "reactions:app"], "its module is not in the zip"),
         (["bridge", "--app", "reactions:app", "--out", "b.zip"], "its module is not in the zip"),
         (["bridge", "--keep", "1"], "--keep"),
-        (["webhooks", "--unmapped"], "--unmapped is the bridge's"),
+        (["webhooks", "--unmapped"], "--unmapped is for the bridge"),
         (["bridge", "--out", "nowhere/b.zip"], "there is no folder nowhere"),
     ],
 )
@@ -103,7 +103,7 @@ def test_wrong_usage_exits_2_builds_nothing_and_asks_no_account(words: list[str]
     assert not list(tmp_path.iterdir())
 
 
-def test_a_funnel_with_channels_takes_the_app_that_answers_along(
+def test_webhooks_with_channels_takes_the_app_that_answers_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it nobody would be asked, and nothing would say so."""

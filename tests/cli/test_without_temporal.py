@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from tests.cli.command import call, interrupt, start, turn
-from tests.emulator import access, emulator, session  # noqa: F401
+from tests.emulator import access, emulator, provision, session  # noqa: F401
 
+from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.operations.account import open_account
-from afterturn.operations.provision import carry_out, plan_lane
 
 DEV = Names.of("dev")
 
@@ -21,11 +20,11 @@ DEV = Names.of("dev")
 def lane(access: Access, session: Any, _alone: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """A lane that has everything but a Temporal that answers."""
 
-    async def provision() -> None:
+    async def make() -> None:
         async with open_account(access, session=session) as account:
-            await carry_out(account, DEV, await plan_lane(account, DEV))
+            await provision(account, DEV)
 
-    asyncio.run(provision())
+    asyncio.run(make())
     variables = {
         "AFTERTURN_PROFILE": "aws",
         "AFTERTURN_LANE": "dev",

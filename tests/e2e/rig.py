@@ -16,6 +16,8 @@ from pathlib import Path
 
 from tests.contract.reactions.temporal_servers import DYNAMIC
 
+from afterturn.aws import stack
+from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
@@ -25,8 +27,6 @@ from afterturn.config import Settings, read_settings
 from afterturn.local import temporal
 from afterturn.local.ports import HOST, free_port
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Stamp, Turn
-from afterturn.operations.account import open_account
-from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal.client import Address, Connection
@@ -176,7 +176,7 @@ async def provision(access: Access) -> None:
     """Table and queues of the lane, in an account of its own."""
     names = Names.of(LANE)
     async with open_account(access) as account:
-        await carry_out(account, names, await plan_lane(account, names))
+        await stack.execute(account, await stack.plan(account, names))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Deployments to the emulator: a lane to deploy to, small zips whose functions find what a test finds, the command.
+"""Deployments to the emulator: a provisioned lane, small zips whose functions find what a test finds, the command.
 
 Take the fixtures into a test module::
 
@@ -21,19 +21,15 @@ import pytest
 from temporalio.client import Client
 from tests.cli.command import Done, call
 from tests.contract.reactions.temporal_servers import Server, dev_server
-from tests.emulator import access, emulator, session
+from tests.emulator import access, emulator, provision, session
 
+from afterturn.aws import package, release
+from afterturn.aws.account import SERVICES, Account, open_account
 from afterturn.aws.names import Names
+from afterturn.aws.release import Part, Report
 from afterturn.aws.session import Access
+from afterturn.aws.stack import Patience
 from afterturn.clock import system_clock
-from afterturn.operations.account import Account, Whose, open_account
-from afterturn.operations.deploy import archive, carrying
-from afterturn.operations.deploy.calls import function_arn, open_functions
-from afterturn.operations.deploy.functions import Part, Wanted, variables
-from afterturn.operations.deploy.looking import look_for
-from afterturn.operations.deploy.plan import plan
-from afterturn.operations.indexes import Patience
-from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.stream.sqs import SqsStream, find_queues, open_stream
 
 __all__ = ["access", "emulator", "session"]
@@ -41,7 +37,6 @@ __all__ = ["access", "emulator", "session"]
 DEV = Names.of("dev")
 BRIDGE = DEV.function("bridge")
 QUICK = Patience(timeout=60, every=0.05)
-ROLE = "arn:aws:iam::000000000000:role/afterturn"
 
 STUB = """
 import importlib, os, sys
@@ -65,27 +60,32 @@ async def keys(turns, ctx):
 """
 
 
-def small_zip(path: Path, note: str = "one", app: str = APP, files: Mapping[str, str] | None = None) -> Path:
+def small_zip(
+    path: Path, note: str = "one", app: str = APP, files: Mapping[str, str] | None = None, part: str = "bridge"
+) -> Path:
     """``note`` makes it another version; ``files`` take the place of what it has."""
-    stub = STUB.format(paths=[path for path in sys.path if path], note=note)
+    contents = {
+        "afterturn/__init__.py": STUB.format(paths=[each for each in sys.path if each], note=note),
+        "index.py": f"import afterturn\nfrom afterturn.bootstrap.lambda_{part} import handler\n",
+        "keys_app.py": app,
+        **(files or {}),
+    }
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in {"afterturn/__init__.py": stub, "keys_app.py": app, **(files or {})}.items():
+        for name, text in contents.items():
             archive.writestr(zipfile.ZipInfo(name), text)
     return path
 
 
-def handler_zip(path: Path, part: str, code: str) -> Path:
-    """A zip of one function body, which says or does whatever a test needs of ``part``."""
-    files = {
-        "afterturn/__init__.py": "",
-        "afterturn/bootstrap/__init__.py": "",
-        f"afterturn/bootstrap/lambda_{part}.py": f"def handler(event, context):\n    {code.strip()}\n",
-    }
-    return small_zip(path, files=files)
+def handler_zip(path: Path, code: str) -> Path:
+    """A zip of one function body, which says or does whatever a test needs."""
+    return small_zip(
+        path,
+        files={"afterturn/__init__.py": "", "index.py": f"def handler(event, context):\n    {code.strip()}\n"},
+    )
 
 
 def environment(access: Access, temporal: str) -> dict[str, str]:
-    """What the shell of whoever deploys has."""
+    """The shell of whoever deploys."""
     return {
         "AWS_ACCESS_KEY_ID": str(access.access_key),
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -110,30 +110,37 @@ def temporal_server() -> Iterator[Server]:
 
 @dataclass
 class Rig:
-    """A lane that is provisioned, and the shell of whoever deploys to it."""
+    """A provisioned lane, and the shell of whoever deploys to it."""
 
     account: Account
-    functions: Any
     stream: SqsStream
     temporal: str
     folder: Path
 
-    async def deploy(self, *words: object, zip_: Path | None = None) -> Any:
-        """In a thread, since the command brings a loop of its own."""
-        given = zip_ or small_zip(self.folder / "one.zip")
-        return await asyncio.to_thread(aws, "deploy", "bridge", "--zip", given, *words)
+    @property
+    def functions(self) -> Any:
+        return self.account.functions
 
-    async def bring(self, zip_: Path, patience: Patience = QUICK) -> None:
-        """As the command does it, without the command."""
-        made = archive.read(zip_)
-        found = await look_for(self.account, Part.BRIDGE, DEV)
-        given = variables(Part.BRIDGE, DEV, os.environ, found.variables)
-        wanted = Wanted(Part.BRIDGE, DEV, made.sha256, "python3.13", "x86_64", 512, role=ROLE, variables=given)
-        planned = plan(wanted, found, function_arn(self.account, BRIDGE))
-        await carrying.carry_out(self.account, wanted, found, planned, made, patience=patience)
+    async def aws(self, *words: object) -> Done:
+        """In a thread, since the command brings a loop of its own."""
+        return await asyncio.to_thread(aws, *words)
+
+    async def deploy(self, *words: object, zip_: Path | None = None) -> Done:
+        return await self.aws("deploy", "bridge", "--zip", zip_ or small_zip(self.folder / "one.zip"), *words)
+
+    async def bring(
+        self, zip_: Path, patience: Patience = QUICK, keep: int = release.KEPT, report: Report = lambda line: None
+    ) -> None:
+        """As the command deploys, but with this account's clients, into which a test puts faults."""
+        current = await release.look_up(self.account, Part.BRIDGE, DEV)
+        variables = release.environment(Part.BRIDGE, DEV, os.environ, current.variables)
+        planned = await release.plan_release(
+            self.account, Part.BRIDGE, DEV, current, package.read(zip_), variables, keep=keep
+        )
+        await release.deploy(self.account, Part.BRIDGE, DEV, planned, patience=patience, report=report)
 
     def writes(self) -> list[str]:
-        """The calls from now on that change something."""
+        """The calls of Lambda from now on that change something."""
         made: list[str] = []
 
         def note(model: Any, **_: Any) -> None:
@@ -143,19 +150,14 @@ class Rig:
         self.functions.meta.events.register("before-call.lambda", note)
         return made
 
-    async def rollback(self, *words: object) -> Any:
-        return await asyncio.to_thread(aws, "rollback", "bridge", *words)
-
-    async def serving(self) -> str | None:
-        try:
-            answer = await self.functions.get_alias(FunctionName=BRIDGE, Name="live")
-        except self.functions.exceptions.ResourceNotFoundException:
-            return None
+    async def serving(self) -> str:
+        answer = await self.functions.get_alias(FunctionName=BRIDGE, Name="live")
         return str(answer["FunctionVersion"])
 
     async def versions(self) -> list[str]:
+        """Those that were deployed: without the first one, which the stack publishes."""
         answer = await self.functions.list_versions_by_function(FunctionName=BRIDGE)
-        return [one["Version"] for one in answer["Versions"] if one["Version"] != "$LATEST"]
+        return [each["Version"] for each in answer["Versions"] if each["Version"] not in ("$LATEST", "1")]
 
     async def drained(self) -> None:
         for _ in range(300):
@@ -183,9 +185,8 @@ async def open_rig(
     for name, value in environment(access, temporal.target).items():
         monkeypatch.setenv(name, value)
     async with AsyncExitStack() as stack:
-        account = await stack.enter_async_context(open_functions(Whose("dev"), session=session, access=access))
-        async with open_account(access, session=session) as provisioner:
-            await carry_out(provisioner, DEV, await plan_lane(provisioner, DEV))
+        account = await stack.enter_async_context(open_account(access, *SERVICES, "s3", session=session))
+        await provision(account, DEV)
         queues = await find_queues(access, DEV, session=session)
         stream = await stack.enter_async_context(open_stream(access, queues, system_clock, session=session))
-        yield Rig(account, account.clients["lambda"], stream, temporal.target, tmp_path)
+        yield Rig(account, stream, temporal.target, tmp_path)

@@ -11,24 +11,27 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.contract.samples import T0, at, message, turn
+from tests.emulator import provision
 from tests.unit.aws.strict import StrictDynamo
 
+from afterturn.aws.account import Account, open_account
 from afterturn.aws.backoff import Backoff
-from afterturn.aws.session import Access, open_client
-from afterturn.aws.table import INDEXES, RECENCY_B, Index, table_definition
+from afterturn.aws.names import Names
+from afterturn.aws.session import Access
+from afterturn.aws.stack import Patience
+from afterturn.aws.table import ALL_INDEXES, INDEXES, Index, table_definition
 from afterturn.clock import to_text
-from afterturn.operations.backfill import layout
-from afterturn.operations.indexes import Patience
-from afterturn.operations.resources import LANE_TAG
-from afterturn.operations.stamps import Target
-from afterturn.operations.verify import Looks
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.attributes import from_item, to_item
+from afterturn.store.dynamodb.backfill import layout
+from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.layout_source import TableLayouts
 from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.verify import Rechecks
 from afterturn.store.port import Range
 
-TABLE = "afterturn-dev"
+DEV = Names.of("dev")
+TABLE = DEV.table
 BROKEN: dict[str, Any] = {
     "broken-none": {},
     "broken-empty": {"lastMessageAt": {"S": ""}},
@@ -41,16 +44,16 @@ BROKEN: dict[str, Any] = {
 KEYS = [key for index in INDEXES for key in (index.pk, index.sk)]
 _BATCH = 25
 
-SOON = Looks(pauses=(0, 0.05, 0.2))
+SOON = Rechecks(pauses=(0, 0.05, 0.2))
 QUICK = Patience(timeout=5, every=0.02)
 
 
 @asynccontextmanager
-async def strict_client(access: Access, session: Any) -> AsyncIterator[Any]:
-    """One whose requests are checked as AWS would check them."""
-    async with open_client("dynamodb", access, session) as client:
-        StrictDynamo(table_definition(TABLE, (*INDEXES, RECENCY_B))).watch(client)
-        yield client
+async def strict_account(access: Access, session: Any) -> AsyncIterator[Account]:
+    """An account whose requests to the table are checked as AWS would check them."""
+    async with open_account(access, session=session) as account:
+        StrictDynamo(table_definition(TABLE, ALL_INDEXES)).watch(account.dynamodb)
+        yield account
 
 
 async def rows_of(client: Any) -> dict[str, dict[str, Any]]:
@@ -73,14 +76,13 @@ async def read_all(store: DynamoStore) -> set[str]:
     return set(ids)
 
 
-async def of(table: Table, index: Any) -> Target:
-    return Target.of(index, await layout(table))
+async def of(table: Table, index: Any) -> IndexTarget:
+    return IndexTarget.of(index, await layout(table))
 
 
-async def make_table(client: Any, *without: Index) -> Table:
-    definition = table_definition(TABLE, [one for one in INDEXES if one not in without])
-    await client.create_table(**definition, Tags=[{"Key": LANE_TAG, "Value": "dev"}])
-    return Table(client, TABLE, Backoff(base=0.001, cap=0.02, chance=random.Random(7)))
+async def make_table(account: Account, *without: Index) -> Table:
+    await provision(account, DEV, **{index.parameter: "off" for index in without})
+    return Table(account.dynamodb, TABLE, Backoff(base=0.001, cap=0.02, chance=random.Random(7)))
 
 
 def store_on(table: Table, max_age: timedelta = timedelta(seconds=0.1)) -> DynamoStore:
@@ -175,7 +177,7 @@ class Writers:
 class Building:
     """What an emulator does not show: an index that is still made while its table is ACTIVE.
 
-    After the UpdateTable that creates it, so many looks find it CREATING and backfilling, and it cannot be queried.
+    After the change set that creates it, so many looks find it CREATING and backfilling, and it cannot be queried.
     """
 
     def __init__(self, looks: int = 3) -> None:
@@ -184,18 +186,23 @@ class Building:
         self.is_under_way = asyncio.Event()
         self._looks = looks
         self._index: str | None = None
+        self._planned: str | None = None
 
-    def befall(self, client: Any) -> None:
-        events = client.meta.events
-        events.register("before-parameter-build.dynamodb.UpdateTable", self._begin)
-        events.register("after-call.dynamodb.DescribeTable", self._tell)
-        events.register("before-parameter-build.dynamodb.Query", self._note)
-        events.register("before-call.dynamodb.Query", self._refuse)
+    def befall(self, account: Account) -> None:
+        stacks = account.cloudformation.meta.events
+        stacks.register("before-parameter-build.cloudformation.CreateChangeSet", self._plan)
+        stacks.register("after-call.cloudformation.ExecuteChangeSet", self._begin)
+        table = account.dynamodb.meta.events
+        table.register("after-call.dynamodb.DescribeTable", self._tell)
+        table.register("before-parameter-build.dynamodb.Query", self._note)
+        table.register("before-call.dynamodb.Query", self._refuse)
 
-    def _begin(self, params: dict[str, Any], **_: Any) -> None:
-        updates = params["GlobalSecondaryIndexUpdates"]
-        assert len(updates) == 1, "AWS takes one index in an update"
-        self._index = updates[0]["Create"]["IndexName"]
+    def _plan(self, params: dict[str, Any], **_: Any) -> None:
+        set_ = {each["ParameterKey"] for each in params["Parameters"] if "ParameterValue" in each}
+        (self._planned,) = (index.name for index in ALL_INDEXES if index.parameter in set_)
+
+    def _begin(self, **_: Any) -> None:
+        self._index = self._planned
         self.updates += 1
 
     def _tell(self, parsed: dict[str, Any], **_: Any) -> None:

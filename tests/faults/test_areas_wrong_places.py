@@ -13,9 +13,10 @@ import pytest
 from tests.cli.command import call, turn
 from tests.cli.conftest import _alone  # noqa: F401
 from tests.contract.stream import event
-from tests.emulator import access, emulator  # noqa: F401
+from tests.emulator import access, emulator, provision  # noqa: F401
 
 from afterturn.app import App
+from afterturn.aws.account import Account, open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
@@ -26,9 +27,6 @@ from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable
 from afterturn.local.ports import HOST
-from afterturn.operations.account import Account, open_account
-from afterturn.operations.provision import carry_out, plan_lane
-from afterturn.operations.resources import Kind
 
 DEV = Names.of("dev")
 SETTLING = ("settle",)
@@ -58,8 +56,9 @@ def lane(access: Access, _alone: None, monkeypatch: pytest.MonkeyPatch) -> Acces
 def queues(access: Access) -> None:  # noqa: F811
     async def make() -> None:
         async with open_account(access) as account:
-            steps = await plan_lane(account, DEV)
-            await carry_out(account, DEV, [step for step in steps if step.resource.kind is Kind.QUEUE])
+            await provision(account, DEV)
+            await account.dynamodb.update_table(TableName=DEV.table, DeletionProtectionEnabled=False)
+            await account.dynamodb.delete_table(TableName=DEV.table)
 
     asyncio.run(make())
 
@@ -117,7 +116,7 @@ class TestCommands:
         queues(lane)
         table(lane, "afterturn-prod")
         monkeypatch.setenv("AFTERTURN_TABLE", "afterturn-prod")
-        refused(ALL, 2, "afterturn-prod is lane prod's by its name, not dev's")
+        refused(ALL, 2, "afterturn-prod belongs to lane prod by its name, not to dev")
         assert records_of(lane, "afterturn-prod") == 0
 
     @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.contract.samples import at, message, turn
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.index_life import (
     BROKEN,
+    DEV,
     QUICK,
     SOON,
     TABLE,
@@ -31,53 +32,60 @@ from tests.faults.index_life import (
     read_all,
     rows_of,
     store_on,
-    strict_client,
+    strict_account,
 )
 from tests.unit.aws.trouble import Trouble
 
+from afterturn.aws.account import Account
+from afterturn.aws.indexes import IndexAction, TableIndexes
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description
 from afterturn.clock import to_text
 from afterturn.errors import StoreBusy
-from afterturn.operations import indexes
-from afterturn.operations.backfill import Way, backfill
-from afterturn.operations.stamps import Target
-from afterturn.operations.verify import Drift, Looks, verify
-from afterturn.operations.walking import Through
 from afterturn.store.dynamodb import SlotLayout, keys
+from afterturn.store.dynamodb.backfill import Way, backfill
+from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.table_scan import Through
+from afterturn.store.dynamodb.verify import Drift, Rechecks, verify
 
 CONVERSATIONS = 5_000
 
 
 @pytest.fixture
-async def client(access: Access, session: Any) -> AsyncIterator[Any]:  # noqa: F811
-    async with strict_client(access, session) as opened:
+async def account(access: Access, session: Any) -> AsyncIterator[Account]:  # noqa: F811
+    async with strict_account(access, session) as opened:
         yield opened
+
+
+@pytest.fixture
+def client(account: Account) -> Any:
+    return account.dynamodb
 
 
 class TestIndex:
     async def test_added_filled_under_load_killed_resumed_and_verified(
         self,
+        account: Account,
         client: Any,
         access: Access,  # noqa: F811
     ) -> None:
-        table = await make_table(client, RECENCY)
+        table = await make_table(account, RECENCY)
         old = [old_row(number, keyed=number % 3 == 0) for number in range(CONVERSATIONS)]
         await fill(client, [*old, *broken_rows()])
         store = store_on(table)
 
         building = Building()
-        building.befall(client)
-        adding = asyncio.create_task(indexes.add(client, TABLE, RECENCY, QUICK))
+        building.befall(account)
+        adding = asyncio.create_task(TableIndexes(account, DEV, QUICK).add(RECENCY))
         await building.is_under_way.wait()
         described = (await client.describe_table(TableName=TABLE))["Table"]
         assert described["TableStatus"] == "ACTIVE"
         with pytest.raises(StoreBusy, match="still being filled"):
             check_description(described)
-        assert await adding is indexes.Act.CREATE
-        assert await indexes.add(client, TABLE, RECENCY, QUICK) is indexes.Act.NOTHING
+        assert await adding is IndexAction.CREATE
+        assert await TableIndexes(account, DEV, QUICK).add(RECENCY) is IndexAction.NOTHING
         assert building.updates == 1
 
         before = await verify(table, await of(table, RECENCY), looks=SOON)
@@ -177,10 +185,10 @@ def credentials(given: Access) -> Mapping[str, str]:
 class TestBackfill:
     @pytest.mark.parametrize("through", Through)
     async def test_a_live_write_between_read_and_write_stays_and_a_deleted_row_stays_deleted(
-        self, client: Any, monkeypatch: pytest.MonkeyPatch, through: Through
+        self, account: Account, client: Any, monkeypatch: pytest.MonkeyPatch, through: Through
     ) -> None:
         """F22: the backfill has read c0 at T1; a turn moves c0 to T2, and c1 is deleted; only then it writes."""
-        table = await make_table(client)
+        table = await make_table(account)
         items = [old_row(number, keyed=True) for number in range(4)]
         for item in items:
             for key in ("GSI5PK", "GSI5SK"):
@@ -210,8 +218,8 @@ class TestBackfill:
         assert rows["old-00000"]["GSI5SK"] == keys.recency(at(60), "old-00000")
         assert [one.id for one in await store.messages("old-00000")] == ["m1"]
 
-    async def test_without_confirmation_it_only_counts(self, client: Any) -> None:
-        table = await make_table(client)
+    async def test_without_confirmation_it_only_counts(self, account: Account, client: Any) -> None:
+        table = await make_table(account)
         await fill(client, [*(old_row(number, keyed=number % 2 == 0) for number in range(10)), *broken_rows()])
         before = await rows_of(client)
         tally = await backfill(table, await of(table, RECENCY), Way(write=False, page=3))
@@ -220,9 +228,9 @@ class TestBackfill:
         assert await table.get(keys.operation(f"backfill {RECENCY.name}")) is None
 
     @pytest.mark.parametrize("index", INDEXES, ids=lambda index: index.name)
-    async def test_every_index_is_filled_in_trouble_too(self, client: Any, index: Any) -> None:
+    async def test_every_index_is_filled_in_trouble_too(self, account: Account, client: Any, index: Any) -> None:
         """AWS throttles, refuses and loses answers; nothing is left out and nothing is written twice."""
-        table = await make_table(client)
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=False) for number in range(60)])
         await store_on(table).settle(turn("c1", message("m1", 1)), now=at(2), emitter="worker")
         trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, lost=0.1)
@@ -233,16 +241,21 @@ class TestBackfill:
         assert (await verify(table, target, looks=SOON)).clean
         assert trouble.seen["lost"]
 
-    async def test_a_change_of_layout_meanwhile_stops_it(self, client: Any) -> None:
-        table = await make_table(client)
-        stale = Target(RECENCY_B, SlotLayout.parse("b/sharded:2"))
+    async def test_a_change_of_layout_meanwhile_stops_it(self, account: Account, client: Any) -> None:
+        table = await make_table(account)
+        stale = IndexTarget(RECENCY_B, SlotLayout.parse("b/sharded:2"))
         with pytest.raises(StoreBusy, match="changed meanwhile"):
             await backfill(table, stale, Way(write=True))
 
 
 class TestStopping:
-    async def test_ctrl_c_loses_nothing_and_says_how_to_go_on(self, client: Any, access: Access) -> None:  # noqa: F811
-        table = await make_table(client)
+    async def test_ctrl_c_loses_nothing_and_says_how_to_go_on(
+        self,
+        account: Account,
+        client: Any,
+        access: Access,  # noqa: F811
+    ) -> None:
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=False) for number in range(150)])
         words = ["aws", "index", "backfill", RECENCY.name, "--confirm-table", TABLE, "--json"]
 
@@ -258,7 +271,7 @@ class TestStopping:
 
         code, out, err = await stopped()
         assert (code, out) == (130, b"")
-        assert b"Run it again to go on" in err
+        assert b"Run the same command again to continue" in err
         assert b"Traceback" not in err
         done = await asyncio.to_thread(run, *words, env=credentials(access))
         assert (done.code, done.json["resumed"], done.json["rows"]) == (0, True, 150)
@@ -266,9 +279,9 @@ class TestStopping:
 
 
 class TestVerify:
-    async def test_every_page_is_read_and_every_difference_named(self, client: Any) -> None:
+    async def test_every_page_is_read_and_every_difference_named(self, account: Account, client: Any) -> None:
         """F46: eight rows of which two are wrong, one on the last page, with two rows a page."""
-        table = await make_table(client)
+        table = await make_table(account)
         items = [old_row(number, keyed=True) for number in range(8)]
         items[1]["GSI5SK"] = {"S": keys.recency(old_time(99), "old-00001")}
         del items[7]["GSI5SK"]
@@ -283,14 +296,14 @@ class TestVerify:
         }
         assert not verdict.clean
 
-    async def test_an_index_that_is_missing_is_named(self, client: Any, access: Access) -> None:  # noqa: F811
-        await make_table(client, RECENCY)
+    async def test_an_index_that_is_missing_is_named(self, account: Account, client: Any, access: Access) -> None:  # noqa: F811
+        await make_table(account, RECENCY)
         done = await asyncio.to_thread(run, "aws", "index", "verify", RECENCY.name, env=credentials(access))
         assert (done.code, done.out) == (4, "")
         assert f"has no index {RECENCY.name}; add it with `afterturn aws index add {RECENCY.name}`" in done.err
 
-    async def test_what_is_only_late_is_no_difference(self, client: Any) -> None:
-        table = await make_table(client)
+    async def test_what_is_only_late_is_no_difference(self, account: Account, client: Any) -> None:
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(8)])
         trouble = Trouble(lagging={keys.conversation("old-00003")})
         trouble.befall(client)
@@ -302,14 +315,14 @@ class TestVerify:
             if len(pauses) == 3:
                 trouble.lagging.clear()
 
-        verdict = await verify(table, await of(table, RECENCY), looks=Looks((0, 1, 2, 4), catch_up))
+        verdict = await verify(table, await of(table, RECENCY), looks=Rechecks((0, 1, 2, 4), catch_up))
         assert verdict.clean
         assert pauses == [0, 1, 2]
         trouble.lagging.add(keys.conversation("old-00003"))
-        assert not (await verify(table, await of(table, RECENCY), looks=Looks((0, 1), catch_up))).clean
+        assert not (await verify(table, await of(table, RECENCY), looks=Rechecks((0, 1), catch_up))).clean
 
-    async def test_drift_exits_3_with_json_alone_on_stdout(self, client: Any, access: Access) -> None:  # noqa: F811
-        await make_table(client)
+    async def test_drift_exits_3_with_json_alone_on_stdout(self, account: Account, client: Any, access: Access) -> None:  # noqa: F811
+        await make_table(account)
         await fill(client, [old_row(number, keyed=number != 2) for number in range(4)])
         done = await asyncio.to_thread(
             run, "aws", "index", "verify", RECENCY.name, *where(access), "--json", env=credentials(access)

@@ -1,4 +1,4 @@
-"""The webhooks's function, deployed by the command and invoked by the emulator as a function URL does."""
+"""The webhooks function, deployed by the command and invoked by the emulator as a function URL does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from tests.cli.command import turn
 from tests.faults.deploying import (  # noqa: F401
     DEV,
-    ROLE,
     Rig,
     access,
     aws,
@@ -28,7 +27,7 @@ from afterturn.stream.port import Queue
 
 
 def deploy(rig: Rig) -> Any:
-    return aws("deploy", "webhooks", "--zip", small_zip(rig.folder / "webhooks.zip"), "--json", "--role", ROLE)
+    return aws("deploy", "webhooks", "--zip", small_zip(rig.folder / "webhooks.zip", part="webhooks"), "--json")
 
 
 async def invoke(rig: Rig, event: object) -> dict[str, Any]:
@@ -54,7 +53,7 @@ def called(path: str, body: bytes, more: Mapping[str, str] | None = None) -> dic
     }
 
 
-class TestFunnel:
+class TestWebhooks:
     async def test_a_signed_turn_is_settled_once_and_what_is_not_signed_never(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:

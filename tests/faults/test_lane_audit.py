@@ -64,7 +64,7 @@ def test_it_refuses_a_table_that_is_another_lanes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def tagged(account: Any) -> None:
-        arn = account.place.queue_arn("x").replace(":sqs:", ":dynamodb:").replace(":x", ":table/afterturn-prod")
+        arn = account.location.queue_arn("x").replace(":sqs:", ":dynamodb:").replace(":x", ":table/afterturn-prod")
         await account.dynamodb.tag_resource(ResourceArn=arn, Tags=[{"Key": "afterturn:lane", "Value": "preview"}])
 
     lane = open_lane(access, session, monkeypatch, "prod")

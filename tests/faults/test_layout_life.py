@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.index_life import (
+    DEV,
     KEYS,
     QUICK,
     SOON,
@@ -25,32 +26,45 @@ from tests.faults.index_life import (
     read_all,
     rows_of,
     store_on,
-    strict_client,
+    strict_account,
 )
 
+from afterturn.aws.account import Account
+from afterturn.aws.indexes import TableIndexes
 from afterturn.aws.session import Access
 from afterturn.aws.table import RECENCY, RECENCY_B
 from afterturn.errors import StoreBusy
-from afterturn.operations import layouts
-from afterturn.operations.backfill import Tally, Way, layout
-from afterturn.operations.layouts import Change, Manner, Stage, Unfit, read_layout
-from afterturn.operations.verify import Looks, Verdict, verify
-from afterturn.store.dynamodb import DynamoStore, RecencyLayouts
+from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, layout_change
+from afterturn.store.dynamodb.backfill import Tally, Way, layout
+from afterturn.store.dynamodb.layout_change import LayoutChange, Manner, Stage, Unfit, read_layout
 from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
 
 @pytest.fixture
-async def client(access: Access, session: Any) -> AsyncIterator[Any]:  # noqa: F811
-    async with strict_client(access, session) as opened:
+async def account(access: Access, session: Any) -> AsyncIterator[Account]:  # noqa: F811
+    async with strict_account(access, session) as opened:
         yield opened
+
+
+@pytest.fixture
+def indexes(account: Account) -> TableIndexes:
+    return TableIndexes(account, DEV, QUICK)
+
+
+@pytest.fixture
+def client(account: Account) -> Any:
+    return account.dynamodb
 
 
 class TestLayoutChange:
     rows = 1_000
 
-    async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(self, client: Any) -> None:
+    async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(
+        self, account: Account, indexes: TableIndexes, client: Any
+    ) -> None:
         """To shards and on to months, with writers and readers at work, cut off again and again."""
-        table = await make_table(client)
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(self.rows)])
         names = {f"old-{number:05}" for number in range(self.rows)}
         writers = Writers(store_on(table), sorted(names), seed=11)
@@ -59,9 +73,9 @@ class TestLayoutChange:
         chance = random.Random(4)
         stages: list[Stage] = []
         for wanted in ("sharded:4", "monthly"):
-            await self.change_with_cuts(table, client, wanted, chance, stages)
+            await self.change_with_cuts(table, indexes, wanted, chance, stages)
             assert all(not task.done() for task in tasks)
-            await self.is_settled(table, client, wanted, writers)
+            await self.is_settled(table, indexes, client, wanted, writers)
         writers.stop()
         reader.stop()
         await asyncio.gather(*tasks)
@@ -70,11 +84,11 @@ class TestLayoutChange:
         assert await read_all(store_on(table)) == names | writers.settled.keys()
 
     async def change_with_cuts(
-        self, table: Table, client: Any, wanted: str, chance: random.Random, stages: list[Stage]
+        self, table: Table, indexes: TableIndexes, wanted: str, chance: random.Random, stages: list[Stage]
     ) -> None:
-        manner = Manner(drain=timedelta(seconds=1), way=Way(write=True, page=200), patience=QUICK, looks=SOON)
+        manner = Manner(drain=timedelta(seconds=1), way=Way(write=True, page=200), looks=SOON)
         for cut in range(1_000):
-            change = Change(table, client, manner, told=lambda state, doing: stages.append(state.stage))
+            change = LayoutChange(table, indexes, manner, told=lambda state, doing: stages.append(state.stage))
             working = asyncio.create_task(change.carry_out(read_layout(wanted)))
             await asyncio.wait([working], timeout=chance.uniform(0.2, 1.5) if cut < 6 else None)
             if working.done():
@@ -84,8 +98,8 @@ class TestLayoutChange:
             with suppress(asyncio.CancelledError):
                 await working
 
-    async def is_settled(self, table: Table, client: Any, wanted: str, writers: Writers) -> None:
-        state = await Change(table, client).state()
+    async def is_settled(self, table: Table, indexes: TableIndexes, client: Any, wanted: str, writers: Writers) -> None:
+        state = await LayoutChange(table, indexes).state()
         assert (state.stage, str(state.layouts.read.layout)) == (Stage.SETTLED, wanted)
         assert state.layouts.write == (state.layouts.read,)
         own = state.layouts.read.slot.table_index
@@ -96,52 +110,58 @@ class TestLayoutChange:
         there = {one["IndexName"] for one in described["GlobalSecondaryIndexes"]}
         assert (RECENCY_B.name in there) is (own is RECENCY_B)
 
-    async def test_a_change_can_be_taken_back_before_and_after_the_flip(self, client: Any) -> None:
-        table = await make_table(client)
+    async def test_a_change_can_be_taken_back_before_and_after_the_flip(
+        self, account: Account, indexes: TableIndexes, client: Any
+    ) -> None:
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(20)])
         before = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
         store = store_on(table, timedelta(0))
         for until in (Stage.BOTH, Stage.FLIPPED):
-            manner = Manner(until=until, drain=timedelta(0), patience=QUICK, looks=SOON)
-            state = await Change(table, client, manner).carry_out(read_layout("sharded:3"))
+            manner = Manner(until=until, drain=timedelta(0), looks=SOON)
+            state = await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:3"))
             assert state.stage is until
             assert len(await read_all(store)) == 20
-            assert await Change(table, client, manner).carry_out(read_layout("sharded:3")) == state
-            back = await Change(table, client, replace(manner, until=Stage.SETTLED)).carry_out(read_layout("single"))
+            assert await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:3")) == state
+            back = await LayoutChange(table, indexes, replace(manner, until=Stage.SETTLED)).carry_out(
+                read_layout("single")
+            )
             assert (back.stage, back.layouts) == (Stage.SETTLED, RecencyLayouts())
             assert len(await read_all(store)) == 20
             after = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
             assert after == before
 
     async def test_the_reader_is_not_flipped_to_what_is_not_whole(
-        self, client: Any, monkeypatch: pytest.MonkeyPatch
+        self, account: Account, indexes: TableIndexes, client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        table = await make_table(client)
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(5)])
 
         async def stamps_nothing(*given: Any, **named: Any) -> Tally:
             return Tally()
 
-        monkeypatch.setattr(layouts, "backfill", stamps_nothing)
-        manner = Manner(drain=timedelta(0), patience=QUICK, looks=Looks((0,)))
+        monkeypatch.setattr(layout_change, "backfill", stamps_nothing)
+        manner = Manner(drain=timedelta(0), looks=Rechecks((0,)))
         with pytest.raises(Unfit, match=r"holds 0 of 5 rows.*reader stays where it is"):
-            await Change(table, client, manner).carry_out(read_layout("sharded:2"))
+            await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:2"))
         assert str((await layout(table)).read) == "a/single"
 
-    async def test_two_people_cannot_change_it_at_once(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        table = await make_table(client)
+    async def test_two_people_cannot_change_it_at_once(
+        self, account: Account, indexes: TableIndexes, client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(3)])
-        manner = Manner(until=Stage.BOTH, drain=timedelta(0), patience=QUICK, looks=SOON)
-        change = Change(table, client, manner)
+        manner = Manner(until=Stage.BOTH, drain=timedelta(0), looks=SOON)
+        change = LayoutChange(table, indexes, manner)
 
-        async def meanwhile(*given: Any, **named: Any) -> Verdict:
+        async def meanwhile(*given: Any, **named: Any) -> IndexReport:
             monkeypatch.undo()
-            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+            await LayoutChange(table, indexes, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
             return await verify(*given, **named)
 
-        monkeypatch.setattr(layouts, "verify", meanwhile)
+        monkeypatch.setattr(layout_change, "verify", meanwhile)
         with pytest.raises(StoreBusy, match="somebody else"):
-            await Change(table, client, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+            await LayoutChange(table, indexes, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
         assert (await change.state()).stage is Stage.FLIPPED
 
 

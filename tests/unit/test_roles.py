@@ -9,17 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.emulator import ROOT, access, emulator  # noqa: F401
+from tests.emulator import ROOT, access, emulator, provision  # noqa: F401
 
 from afterturn import App, ReactionContext, Settings, Stamp, TurnWindow
+from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.bootstrap.settling import open_settler
 from afterturn.clock import system_clock
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.operations.account import open_account
-from afterturn.operations.provision import carry_out, plan_lane
-from afterturn.operations.resources import Kind
 
 
 def turn() -> Turn:
@@ -97,7 +95,7 @@ async def run_alone(code: str, access: Access) -> tuple[str, str]:  # noqa: F811
 async def test_on_aws_the_emit_path_publishes_and_never_loads_a_reaction_engine(access: Access) -> None:  # noqa: F811
     names = Names.of("dev")
     async with open_account(access) as account:
-        await carry_out(account, names, await plan_lane(account, names))
+        await provision(account, names)
         event_id, heavy = await run_alone(ALONE, access)
         assert heavy == ""
         queue = await account.sqs.get_queue_url(QueueName=names.main)
@@ -108,9 +106,9 @@ async def test_on_aws_the_emit_path_publishes_and_never_loads_a_reaction_engine(
 
 async def test_on_aws_a_bridge_opens_without_table_and_temporal_and_loads_no_worker(access: Access) -> None:  # noqa: F811
     async with open_account(access) as account:
-        names = Names.of("dev")
-        steps = await plan_lane(account, names)
-        await carry_out(account, names, [step for step in steps if step.resource.kind is Kind.QUEUE])
+        await provision(account, Names.of("dev"))
+        await account.dynamodb.update_table(TableName="afterturn-dev", DeletionProtectionEnabled=False)
+        await account.dynamodb.delete_table(TableName="afterturn-dev")
     consumers, heavy = await run_alone(BRIDGE, access)
     assert "topics" in consumers.split()
     assert heavy == ""

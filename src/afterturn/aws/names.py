@@ -1,4 +1,4 @@
-"""What everything of a lane is called, pure."""
+"""Names of a lane's resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LANES = ("prod", "preview", "dev")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one lane owns, by name: table, queues, functions, alarm topic. Everything carries the name of the lane."""
+    """Names of what one lane owns: stack, table, queues, functions. Each contains the name of the lane."""
 
     lane: str
     table: str
@@ -46,18 +46,24 @@ class Names:
         return f"{self.prefix}-{part}"
 
     @property
-    def topic(self) -> str:
-        """Where alarms go."""
-        return f"{self.prefix}-alarms"
+    def stack(self) -> str:
+        """The CloudFormation stack."""
+        return self.prefix
+
+    @property
+    def has_default_table(self) -> bool:
+        return self.table == self.prefix
 
 
 def check_names(names: Names) -> None:
-    """Raise ConfigError for a lane that is none, or a table whose name is another lane's."""
+    """Raise ConfigError for an unknown lane, or a table with the name of another lane."""
     if names.lane not in LANES:
-        raise ConfigError(f"lane {names.lane!r} is none: {', '.join(LANES)}")
+        raise ConfigError(f"there is no lane {names.lane!r}: {', '.join(LANES)}")
     words = set(re.split(r"[^a-z]+", names.table.lower()))
     for other in sorted(words & set(LANES) - {names.lane}):
-        raise ConfigError(f"table {names.table} is lane {other}'s by its name, not {names.lane}'s; nothing was changed")
+        raise ConfigError(
+            f"table {names.table} belongs to lane {other} by its name, not to {names.lane}; nothing was changed"
+        )
 
 
 def dead_letters_of(queue: str) -> str:

@@ -11,11 +11,15 @@ from afterturn.errors import StoreBusy, StoreForeign
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A global secondary index. Its key attributes are named after ``prefix``; without ``whole`` it holds keys only."""
+    """A global secondary index. Its key attributes are named after ``prefix``; without ``whole`` it holds keys only.
+
+    ``parameter``: the parameter of the template that turns it on.
+    """
 
     name: str
     prefix: str
     whole: bool
+    parameter: str
 
     @property
     def pk(self) -> str:
@@ -34,17 +38,19 @@ class Index:
         }
 
 
-PHONE = Index("phone-index", "GSI1", whole=False)
-ENTITY = Index("entityType-createdAt-index", "GSI3", whole=False)
-RECENCY = Index("conv-recency-index", "GSI5", whole=True)
-PROPERTY_RECENCY = Index("property-recency-index", "GSI6", whole=True)
-WORK_ORDER = Index("work-order-index", "GSI7", whole=True)
-RECENCY_B = Index("conv-recency-index-b", "GSI8", whole=True)
+PHONE = Index("phone-index", "GSI1", whole=False, parameter="PhoneIndex")
+ENTITY = Index("entityType-createdAt-index", "GSI3", whole=False, parameter="CreatedAtIndex")
+RECENCY = Index("conv-recency-index", "GSI5", whole=True, parameter="RecencyIndex")
+PROPERTY_RECENCY = Index("property-recency-index", "GSI6", whole=True, parameter="PropertyIndex")
+WORK_ORDER = Index("work-order-index", "GSI7", whole=True, parameter="WorkOrderIndex")
+RECENCY_B = Index("conv-recency-index-b", "GSI8", whole=True, parameter="RecencyIndexB")
 """A second recency index: there only while the layout of the first one is being changed (or after an odd number of
 changes), so that rows can stand in both layouts at once."""
 
 INDEXES = (PHONE, ENTITY, RECENCY, PROPERTY_RECENCY, WORK_ORDER)
 """What a new table is born with. GSI2 has no work here; GSI4 stays reserved (ADR-0049)."""
+
+ALL_INDEXES = (*INDEXES, RECENCY_B)
 
 TTL_ATTRIBUTE = "expiresAt"
 
@@ -83,11 +89,16 @@ def check_description(description: Mapping[str, Any], wanted: Iterable[Index] = 
             raise StoreForeign(f"index {index.name} of table {name} has other keys than {index.pk} and {index.sk}")
         if index.whole and found["Projection"]["ProjectionType"] != "ALL":
             raise StoreForeign(f"index {index.name} of table {name} does not hold whole rows (projection ALL)")
-        if found.get("IndexStatus") not in ("ACTIVE", "UPDATING") or found.get("Backfilling"):
+        if not is_ready(found):
             raise StoreBusy(
                 f"index {index.name} of table {name} is still being filled; `afterturn aws index add {index.name}` "
                 "waits until it is ready"
             )
+
+
+def is_ready(index: Mapping[str, Any]) -> bool:
+    """Whether an index of DescribeTable can be read. The emulator gives no status to one that came with its table."""
+    return index.get("IndexStatus", "ACTIVE") in ("ACTIVE", "UPDATING") and not index.get("Backfilling")
 
 
 def _key_schema(pk: str, sk: str) -> list[dict[str, str]]:

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from afterturn.aws import stack
+from afterturn.aws.account import open_account
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
 from afterturn.bootstrap.naming import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.local.servers import MADE, make_once, open_servers
-from afterturn.operations.account import open_account
-from afterturn.operations.provision import carry_out, plan_lane
 from afterturn.reactions.registry import Registry
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def open_local_servers(settings: Settings) -> AsyncIterator[LocalServers]:
 
         async def make() -> None:
             async with open_account(access) as account:
-                await carry_out(account, names, await plan_lane(account, names))
+                await stack.execute(account, await stack.plan(account, names))
 
         await make_once(settings.local_folder / f"{names.table}-of-{names.lane}{MADE}", make)
         yield LocalServers(access, servers.temporal)

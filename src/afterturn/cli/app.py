@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from afterturn.cli.exits import EPILOG, ExitCodeGroup, hide_types
 from afterturn.cli.options import RootApp, RootDb, RootLogLevel, RootProfile, SharedOptions, set_up_logging
 from afterturn.cli.output import note
-from afterturn.operations.wires.settings import misspelt
+from afterturn.config import misspelt
 
 _MARKUP: Any = "markdown"
 _START = "Start here"

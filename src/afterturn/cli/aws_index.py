@@ -1,94 +1,142 @@
-"""What ``aws index`` does."""
+"""``aws index`` and ``aws layout``: the indexes of a lane's table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
-from afterturn.cli.aws_running import Meter, confirm, run
+from afterturn.aws.account import LaneTarget, open_table
+from afterturn.aws.indexes import IndexAction, IndexProgress, IndexState, TableIndexes, find_index
+from afterturn.aws.stack import Patience
+from afterturn.cli.aws_options import Confirm, Meter, PageSize, Rate, Timeout, confirm, run, seconds, with_lane
 from afterturn.cli.exits import Exit
+from afterturn.cli.options import Json
 from afterturn.cli.output import facts, note, table, write_json
-from afterturn.operations import backfill as backfilling
-from afterturn.operations import indexes
-from afterturn.operations.account import Whose, open_table
-from afterturn.operations.backfill import Problem, Tally
-from afterturn.operations.indexes import Patience
-from afterturn.operations.stamps import Target
-from afterturn.operations.verify import Verdict
-from afterturn.operations.verify import verify as compare
-from afterturn.operations.walking import Pace, Through
+from afterturn.store.dynamodb import backfill, layout_change, verify
+from afterturn.store.dynamodb.backfill import Problem, Tally
+from afterturn.store.dynamodb.index_keys import IndexTarget
+from afterturn.store.dynamodb.layout_change import Stage, State
+from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.table_scan import Pace, Through
+from afterturn.store.dynamodb.verify import IndexReport
+
+IndexName = Annotated[str, typer.Argument(metavar="INDEX", help="Its name; `afterturn aws index list` lists them.")]
+ThroughOption = Annotated[
+    Through,
+    typer.Option(
+        "--through",
+        metavar="WAY",
+        help="How rows are found: scan reads the whole table; entity-index reads conversations only, and misses those "
+        "that are not in that index.",
+    ),
+]
 
 
-def list_(whose: dict[str, Any], *, json_: bool) -> None:
-    lane = Whose(**whose)
-
-    async def work() -> tuple[indexes.Standing, ...]:
-        async with open_table(lane) as (account, _):
-            return await indexes.listed(account.dynamodb, lane.names.table)
-
-    found = run(work())
-    if json_:
-        write_json({"table": lane.names.table, "indexes": [one.to_json() for one in found]})
-        return
-    table(("INDEX", "STATE", "HOLDS", "ITEMS"), [(one.name, one.state, one.holds, one.items) for one in found])
-    for one in found:
-        if one.state == "missing":
-            note(f"`afterturn aws index add {one.name}` makes it.")
+class Until(StrEnum):
+    BOTH = "both"
+    FLIPPED = "flipped"
+    SETTLED = "settled"
 
 
-def add(whose: dict[str, Any], name: str, *, timeout: float, json_: bool) -> None:
-    lane = Whose(**whose)
-    wanted = indexes.named(name)
-
-    async def work() -> indexes.Act:
-        async with open_table(lane) as (account, _):
-            return await indexes.add(account.dynamodb, lane.names.table, wanted, Patience(timeout), _tell)
-
-    act = run(work())
-    if json_:
-        write_json({"index": name, "table": lane.names.table, "action": act.value, "ready": True})
-    else:
-        facts([("index", name), ("table", lane.names.table), ("done", _DONE[act])])
-        note(f"Rows get into it by their keys: `afterturn aws index backfill {name}` stamps old ones.")
-
+index = typer.Typer(help="Indexes of the table.", no_args_is_help=True)
+layout = typer.Typer(help="How the recency index is spread over partitions.", no_args_is_help=True)
 
 _DONE = {
-    indexes.Act.CREATE: "created; it can be read",
-    indexes.Act.WAIT: "waited for; it can be read",
-    indexes.Act.NOTHING: "it was there, and can be read",
+    IndexAction.CREATE: "created and ready",
+    IndexAction.WAIT: "ready",
+    IndexAction.NOTHING: "nothing; it was ready",
 }
 
 
-def _tell(progress: indexes.Progress) -> None:
+@asynccontextmanager
+async def _open(lane: LaneTarget, patience: Patience | None = None) -> AsyncIterator[tuple[TableIndexes, Table, bool]]:
+    async with open_table(lane) as account:
+        indexes = TableIndexes(account, lane.names, patience)
+        yield indexes, Table(account.dynamodb, lane.names.table), account.emulated
+
+
+@index.command("list")
+@with_lane
+def list_(ctx: typer.Context, json_: Json = False, *, lane: LaneTarget) -> None:
+    """List the indexes that the table needs, their state, and any other index that it has."""
+
+    async def work() -> tuple[IndexState, ...]:
+        async with _open(lane) as (indexes, _, _):
+            return await indexes.states()
+
+    states = run(work())
+    if json_:
+        write_json({"table": lane.names.table, "indexes": [each.to_json() for each in states]})
+        return
+    table(("INDEX", "STATE", "HOLDS", "ITEMS"), [(each.name, each.state, each.holds, each.items) for each in states])
+    for each in states:
+        if each.state == "missing":
+            note(f"`afterturn aws index add {each.name}` creates it.")
+
+
+@index.command("add")
+@with_lane
+def add(ctx: typer.Context, name: IndexName, timeout: Timeout = "1h", json_: Json = False, *, lane: LaneTarget) -> None:
+    """Add an index and wait until it is ready.
+
+    AWS creates one index at a time, and continues with it if this command is stopped: run it again to wait on.
+    """
+    chosen = find_index(name)
+    patience = Patience(seconds("--timeout", timeout))
+
+    async def work() -> IndexAction:
+        async with _open(lane, patience) as (indexes, _, _):
+            return await indexes.add(chosen, _report_progress)
+
+    action = run(work())
+    if json_:
+        write_json({"index": name, "table": lane.names.table, "action": action.value, "ready": True})
+    else:
+        facts([("index", name), ("table", lane.names.table), ("done", _DONE[action])])
+        note(f"It contains rows that have its keys: `afterturn aws index backfill {name}` stamps old rows.")
+
+
+def _report_progress(progress: IndexProgress) -> None:
     state = f"{progress.status}, backfilling" if progress.backfilling else progress.status
     note(f"index {progress.index}: {state}, after {progress.waited:.0f} s")
 
 
-def backfill(
-    whose: dict[str, Any],
-    name: str,
+@index.command("backfill")
+@with_lane
+def backfill_(
+    ctx: typer.Context,
+    name: IndexName,
+    confirm_table: Confirm = None,
+    through: ThroughOption = Through.SCAN,
+    rate: Rate = None,
+    page: PageSize = 1_000,
+    restart: Annotated[
+        bool, typer.Option("--restart", metavar="", help="Start again instead of continuing a stopped run.")
+    ] = False,
+    json_: Json = False,
     *,
-    confirmed: str | None,
-    through: str,
-    rate: float | None,
-    page: int,
-    resume: bool,
-    json_: bool,
+    lane: LaneTarget,
 ) -> None:
-    lane = Whose(**whose)
-    wanted = indexes.named(name)
-    write = confirm(lane.names.table, confirmed)
-    way = backfilling.Way(write=write, through=Through(through), pace=Pace(rate), page=page, resume=resume)
+    """Give old rows the keys of an index, while the table is in use.
+
+    Only key attributes are written, and only to rows that have not changed since they were read, so no live write is
+    undone. A stopped run continues when it is run again. Rows without a time are listed; exits 1 if there are any.
+    """
+    chosen = find_index(name)
+    write = confirm(lane.names.table, confirm_table)
+    way = backfill.Way(write=write, through=through, pace=Pace(rate), page=page, resume=not restart)
 
     async def work() -> Tally:
-        async with open_table(lane) as (account, opened):
-            target = Target.of(wanted, await backfilling.layout(opened))
-            total = await indexes.item_count(account.dynamodb, lane.names.table)
+        async with _open(lane) as (indexes, opened, _):
+            target = IndexTarget.of(chosen, await backfill.layout(opened))
             meter = Meter()
             try:
-                return await backfilling.backfill(opened, target, way, total=total, told=meter)
+                return await backfill.backfill(opened, target, way, total=await indexes.item_count(), told=meter)
             finally:
                 meter.end()
 
@@ -100,54 +148,167 @@ def backfill(
         facts(
             [
                 ("rows", tally.rows),
-                ("right before", tally.right),
+                ("correct before", tally.right),
                 ("stamped" if write else "to stamp", tally.stamped),
                 ("deleted meanwhile", tally.gone),
                 ("without keys", tally.problem_count),
             ]
         )
         if not write:
-            note(f"Nothing was written; --confirm-table {lane.names.table} does it.")
+            note(f"Nothing was written; --confirm-table {lane.names.table} writes.")
     raise typer.Exit(Exit.FAILED if tally.problem_count else Exit.OK)
 
 
-def verify(whose: dict[str, Any], name: str, *, through: str, page: int, json_: bool) -> None:
-    lane = Whose(**whose)
-    wanted = indexes.named(name)
+@index.command("verify")
+@with_lane
+def verify_(
+    ctx: typer.Context,
+    name: IndexName,
+    through: ThroughOption = Through.SCAN,
+    page: PageSize = 1_000,
+    json_: Json = False,
+    *,
+    lane: LaneTarget,
+) -> None:
+    """Compare an index with the table, row by row. Exits 3 if they differ, and lists the differences."""
+    chosen = find_index(name)
 
-    async def work() -> Verdict:
-        async with open_table(lane) as (account, opened):
-            target = Target.of(wanted, await backfilling.layout(opened))
-            total = await indexes.item_count(account.dynamodb, lane.names.table)
+    async def work() -> IndexReport:
+        async with _open(lane) as (indexes, opened, _):
+            target = IndexTarget.of(chosen, await backfill.layout(opened))
+            total = await indexes.item_count()
             meter = Meter()
             try:
-                return await compare(opened, target, through=Through(through), total=total, page=page, told=meter)
+                return await verify.verify(opened, target, through=through, total=total, page=page, told=meter)
             finally:
                 meter.end()
 
-    found = run(work())
+    report = run(work())
     if json_:
-        write_json({"table": lane.names.table, **found.to_json()})
+        write_json({"table": lane.names.table, **report.to_json()})
     else:
-        _print_problems(found.problems)
-        if found.differences:
-            table(("ROW", "DRIFT"), [(one.name, one.drift.value) for one in found.differences])
+        _print_problems(report.problems)
+        if report.differences:
+            table(("ROW", "DRIFT"), [(each.name, each.drift.value) for each in report.differences])
             print()
         facts(
             [
-                ("rows of the table", found.rows),
-                ("without keys", len(found.problems)),
-                ("wanted in the index", found.wanted),
-                ("rightly there", found.indexed),
-                ("differences", len(found.differences)),
+                ("rows of the table", report.rows),
+                ("without keys", len(report.problems)),
+                ("expected in the index", report.wanted),
+                ("correct in the index", report.indexed),
+                ("differences", len(report.differences)),
             ]
         )
-        if not found.clean:
-            note(f"`afterturn aws index backfill {name}` mends rows that are missing or misplaced.")
-    raise typer.Exit(Exit.OK if found.clean else Exit.OWED)
+        if not report.clean:
+            note(f"`afterturn aws index backfill {name}` repairs missing and misplaced rows.")
+    raise typer.Exit(Exit.OK if report.clean else Exit.OWED)
 
 
 def _print_problems(problems: Sequence[Problem]) -> None:
     if problems:
-        table(("ROW WITHOUT KEYS", "WHY"), [(one.name, one.why) for one in problems])
+        table(("ROW WITHOUT KEYS", "WHY"), [(each.name, each.why) for each in problems])
         print()
+
+
+@layout.command("show")
+@with_lane
+def show(ctx: typer.Context, json_: Json = False, *, lane: LaneTarget) -> None:
+    """Show the layout of the recency index, and the stage of a change."""
+
+    async def work() -> State:
+        async with _open(lane) as (indexes, opened, _):
+            return await layout_change.LayoutChange(opened, indexes).state()
+
+    _print_state(lane, run(work()), json_=json_)
+
+
+@layout.command("change")
+@with_lane
+def change(
+    ctx: typer.Context,
+    to: Annotated[str, typer.Argument(metavar="LAYOUT", help="single, monthly, or sharded:N.")],
+    confirm_table: Confirm = None,
+    until: Annotated[
+        Until,
+        typer.Option(
+            metavar="STAGE",
+            help="The last stage: both (both layouts are written, the old one is read), flipped (the new one is read), "
+            "settled (the old one is gone).",
+        ),
+    ] = Until.SETTLED,
+    drain: Annotated[
+        str, typer.Option(metavar="DURATION", help="How much time processes get to see each stage.")
+    ] = "3m",
+    rate: Rate = None,
+    page: PageSize = 1_000,
+    timeout: Timeout = "1h",
+    json_: Json = False,
+    *,
+    lane: LaneTarget,
+) -> None:
+    """Change the layout of the recency index while it is in use: no read misses a row at any moment.
+
+    Both layouts are written, old rows are stamped, the new one is verified, readers flip, the old keys are removed. The
+    stage is stored in the table: run again, it continues from there. Naming the old layout goes back.
+    """
+    target = layout_change.read_layout(to)
+    write = confirm(lane.names.table, confirm_table)
+    manner = layout_change.Manner(
+        until=Stage(until.value),
+        drain=timedelta(seconds=seconds("--drain", drain)),
+        way=backfill.Way(write=True, pace=Pace(rate), page=page),
+    )
+    patience = Patience(seconds("--timeout", timeout))
+    meter = Meter()
+
+    def report(state: State, doing: str) -> None:
+        meter.end()
+        note(f"stage {state.stage}: {doing}")
+
+    async def work() -> State:
+        async with _open(lane, patience) as (indexes, opened, emulated):
+            layout_change.check_drain(manner.drain, emulated=emulated)
+            changing = layout_change.LayoutChange(opened, indexes, manner, told=report, progress=meter)
+            if write:
+                return await changing.carry_out(target)
+            state = await changing.state()
+            _print_stages(layout_change.way_to(state, target), json_=json_)
+            return state
+
+    try:
+        state = run(work())
+    finally:
+        meter.end()
+    if write:
+        _print_state(lane, state, json_=json_)
+    else:
+        note(f"Nothing was done; --confirm-table {lane.names.table} does it.")
+
+
+def _print_stages(states: list[State], *, json_: bool) -> None:
+    if json_:
+        shown = ("stage", "read", "write")
+        write_json({"dryRun": True, "steps": [{key: each.to_json()[key] for key in shown} for each in states]})
+    else:
+        rows = [(each.stage.value, each.layouts.read, _written(each)) for each in states]
+        table(("STAGE", "READ", "WRITTEN"), rows)
+
+
+def _print_state(lane: LaneTarget, state: State, *, json_: bool) -> None:
+    if json_:
+        write_json({"table": lane.names.table, **state.to_json()})
+        return
+    facts(
+        [
+            ("table", lane.names.table),
+            ("stage", state.stage.value),
+            ("read", state.layouts.read),
+            ("written", _written(state)),
+            ("since", state.changed_at),
+        ]
+    )
+
+
+def _written(state: State) -> str:
+    return ", ".join(map(str, state.layouts.write))

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.errors import ConfigError
-from afterturn.operations.layouts import LEAST_DRAIN, Stage, State, check_drain, following, read_layout, way_to
-from afterturn.operations.walking import Pace, Progress
 from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, SlotLayout
+from afterturn.store.dynamodb.layout_change import (
+    LEAST_DRAIN,
+    Stage,
+    State,
+    check_drain,
+    following,
+    read_layout,
+    way_to,
+)
 from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item
+from afterturn.store.dynamodb.table_scan import Pace, Progress
 
 layouts = st.one_of(
     st.just(Layout()),

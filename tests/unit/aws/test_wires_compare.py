@@ -21,13 +21,13 @@ from tests.unit.aws.wires_lane import (
     without,
 )
 
+from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.compare import audit
+from afterturn.aws.lane_audit.functions import own_functions
+from afterturn.aws.lane_audit.types import Fault, Runtime, RuntimeKind, RuntimeRole, Unread
 from afterturn.aws.names import LANES, Names
-from afterturn.operations.deploy.functions import ALIAS as DEPLOYED
-from afterturn.operations.deploy.functions import Part, variables
-from afterturn.operations.resources import Place
-from afterturn.operations.wires.compare import audit
-from afterturn.operations.wires.functions import ALIAS, own_functions
-from afterturn.operations.wires.runtime import Fault, Kind, Role, Runtime, Unread
+from afterturn.aws.release import Part, environment
+from afterturn.aws.stack import ALIAS
 
 
 class TestAHealthyLane:
@@ -41,21 +41,26 @@ class TestAHealthyLane:
         assert audit(wanted, *healthy(lane)).findings == ()
 
     def test_has_none_where_a_poller_is_its_bridge(self) -> None:
-        poller = replace(runtime_of(Role.WORKER), role=Role.UP)
+        poller = replace(runtime_of(RuntimeRole.WORKER), role=RuntimeRole.UP)
         assert audit(wanted_of("prod"), [poller]).findings == ()
 
-    @pytest.mark.parametrize(("part", "role"), [(Part.BRIDGE, Role.BRIDGE), (Part.WEBHOOKS, Role.INBOUND)])
-    def test_has_none_where_a_function_is_what_a_deployment_makes_of_it(self, part: Part, role: Role) -> None:
+    @pytest.mark.parametrize(
+        ("part", "role"), [(Part.BRIDGE, RuntimeRole.BRIDGE), (Part.WEBHOOKS, RuntimeRole.INBOUND)]
+    )
+    def test_has_none_where_a_function_is_what_a_deployment_makes_of_it(self, part: Part, role: RuntimeRole) -> None:
         names = Names.of("prod")
         shell = {"AFTERTURN_TEMPORAL_ADDRESS": CLOUD, "AFTERTURN_TEMPORAL_API_KEY": "k", "AFTERTURN_LANE": "dev"}
-        environment = variables(part, names, shell, {}, app="reactions:app")
+        variables = environment(part, names, shell, {}, app="reactions:app")
         name = names.function(part)
-        assert alone(Runtime(Kind.LAMBDA, f"{name}:live", environment, role, region=REGION, qualifier="live")) == ()
-        assert (own_functions(names)[name], DEPLOYED) == (role, ALIAS)
+        assert (
+            alone(Runtime(RuntimeKind.LAMBDA, f"{name}:{ALIAS}", variables, role, region=REGION, qualifier="live"))
+            == ()
+        )
+        assert own_functions(names)[name] is role
 
     def test_names_secrets_as_there_and_not_readable(self) -> None:
         unread = audit(wanted_of("prod"), *healthy("prod")).unread
-        assert {(each.wire, each.secret) for each in unread} == {("AFTERTURN_TEMPORAL_API_KEY", True)}
+        assert {(each.setting, each.secret) for each in unread} == {("AFTERTURN_TEMPORAL_API_KEY", True)}
         assert len(unread) == 3
 
 
@@ -68,14 +73,14 @@ class TestAnyCrossedWire:
         wires = {
             name: value
             for name, value in other_of(lane).items()
-            if name != "AFTERTURN_EMITTER" or runtimes[place].role is not Role.BRIDGE
+            if name != "AFTERTURN_EMITTER" or runtimes[place].role is not RuntimeRole.BRIDGE
         }
         name = data.draw(st.sampled_from(sorted(wires)))
         runtimes[place] = with_value(runtimes[place], **{name: wires[name]})
         findings = audit(wanted_of(lane), runtimes, feeds).findings
-        told = {(each.fault, each.kind, each.runtime, each.wire) for each in findings}
+        told = {(each.fault, each.kind, each.runtime, each.setting) for each in findings}
         assert (Fault.CROSSED, runtimes[place].kind, runtimes[place].name, name) in told
-        assert {each.wire for each in findings} == {name}
+        assert {each.setting for each in findings} == {name}
 
     @given(st.data())
     def test_is_found_also_where_it_is_one_of_several(self, data: st.DataObject) -> None:
@@ -88,7 +93,7 @@ class TestAnyCrossedWire:
         )
         for place, name in changed:
             runtimes[place] = with_value(runtimes[place], **{name: wires[name]})
-        told = {(each.runtime, each.wire) for each in audit(wanted_of(lane), runtimes, feeds).findings}
+        told = {(each.runtime, each.setting) for each in audit(wanted_of(lane), runtimes, feeds).findings}
         assert {(runtimes[place].name, name) for place, name in changed} <= told
 
     @given(st.sampled_from(LANES), st.booleans(), st.sampled_from(["queue", "dead", "account", "region"]))
@@ -97,10 +102,10 @@ class TestAnyCrossedWire:
         other = Names.of(next(each for each in LANES if each != lane))
         names = Names.of(lane)
         source = {
-            "queue": Place(REGION, ACCOUNT).queue_arn(other.main),
-            "dead": Place(REGION, ACCOUNT).queue_arn(names.main_dead),
-            "account": Place(REGION, "210987654321").queue_arn(names.main),
-            "region": Place("us-east-1", ACCOUNT).queue_arn(names.main),
+            "queue": Location(REGION, ACCOUNT).queue_arn(other.main),
+            "dead": Location(REGION, ACCOUNT).queue_arn(names.main_dead),
+            "account": Location(REGION, "210987654321").queue_arn(names.main),
+            "region": Location("us-east-1", ACCOUNT).queue_arn(names.main),
         }[how]
         place = 0 if first else 1
         feeds[place] = replace(feeds[place], source=source)
@@ -113,11 +118,11 @@ class TestAnyCrossedWire:
 
 
 class TestAMissingWire:
-    @pytest.mark.parametrize("role", list(Role)[:4])
+    @pytest.mark.parametrize("role", list(RuntimeRole)[:4])
     @pytest.mark.parametrize("name", ["AFTERTURN_PROFILE", "AFTERTURN_LANE"])
-    def test_is_named_with_what_holds_in_its_place(self, role: Role, name: str) -> None:
+    def test_is_named_with_what_holds_in_its_place(self, role: RuntimeRole, name: str) -> None:
         (finding,) = alone(without(runtime_of(role), name))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, name)
+        assert (finding.fault, finding.setting) == (Fault.MISSING, name)
         assert str(finding.found).startswith("nothing, so that it is ")
 
     def test_is_none_where_the_default_is_right(self) -> None:
@@ -127,60 +132,64 @@ class TestAMissingWire:
 
     def test_is_the_table_where_it_is_not_called_after_the_lane(self) -> None:
         wanted = replace(wanted_of("prod"), names=Names.of("prod", "conversations"))
-        report = audit(wanted, [replace(without(runtime_of(Role.WORKER), "AFTERTURN_TABLE"), role=Role.UP)])
-        assert (one(report).fault, one(report).wire, one(report).wanted) == (
+        report = audit(
+            wanted, [replace(without(runtime_of(RuntimeRole.WORKER), "AFTERTURN_TABLE"), role=RuntimeRole.UP)]
+        )
+        assert (one(report).fault, one(report).setting, one(report).wanted) == (
             Fault.MISSING,
             "AFTERTURN_TABLE",
             "conversations",
         )
 
-    @pytest.mark.parametrize(("role", "told"), [(Role.WEB, 1), (Role.INBOUND, 0), (Role.WORKER, 0)])
-    def test_is_the_region_where_the_platform_does_not_give_it(self, role: Role, told: int) -> None:
+    @pytest.mark.parametrize(
+        ("role", "told"), [(RuntimeRole.WEB, 1), (RuntimeRole.INBOUND, 0), (RuntimeRole.WORKER, 0)]
+    )
+    def test_is_the_region_where_the_platform_does_not_give_it(self, role: RuntimeRole, told: int) -> None:
         assert len(alone(without(runtime_of(role), "AFTERTURN_AWS_REGION"))) == told
 
     def test_is_no_region_where_the_aws_tools_own_variable_says_it(self) -> None:
-        runtime = without(runtime_of(Role.WEB), "AFTERTURN_AWS_REGION")
+        runtime = without(runtime_of(RuntimeRole.WEB), "AFTERTURN_AWS_REGION")
         assert alone(with_value(runtime, AWS_REGION=REGION)) == ()
-        assert alone(with_value(runtime, AWS_DEFAULT_REGION="us-east-1"))[0].wire == "AWS_DEFAULT_REGION"
+        assert alone(with_value(runtime, AWS_DEFAULT_REGION="us-east-1"))[0].setting == "AWS_DEFAULT_REGION"
 
     def test_is_the_region_of_a_function_that_stands_in_another_one(self) -> None:
-        runtime = replace(without(runtime_of(Role.INBOUND), "AFTERTURN_AWS_REGION"), region="us-east-1")
+        runtime = replace(without(runtime_of(RuntimeRole.INBOUND), "AFTERTURN_AWS_REGION"), region="us-east-1")
         (finding,) = alone(runtime)
         assert (finding.fault, finding.found, finding.wanted) == (Fault.CROSSED, "us-east-1", REGION)
 
-    @pytest.mark.parametrize("role", [Role.WEB, Role.INBOUND])
-    def test_is_the_emitter_where_events_would_bear_another_name(self, role: Role) -> None:
+    @pytest.mark.parametrize("role", [RuntimeRole.WEB, RuntimeRole.INBOUND])
+    def test_is_the_emitter_where_events_would_bear_another_name(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_EMITTER"))
-        assert (finding.fault, finding.wire, finding.wanted) == (Fault.MISSING, "AFTERTURN_EMITTER", role.value)
+        assert (finding.fault, finding.setting, finding.wanted) == (Fault.MISSING, "AFTERTURN_EMITTER", role.value)
 
-    @pytest.mark.parametrize("role", [Role.BRIDGE, Role.WORKER])
-    def test_is_temporals_address_where_it_is_needed(self, role: Role) -> None:
+    @pytest.mark.parametrize("role", [RuntimeRole.BRIDGE, RuntimeRole.WORKER])
+    def test_is_temporals_address_where_it_is_needed(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_TEMPORAL_ADDRESS"))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, "AFTERTURN_TEMPORAL_ADDRESS")
+        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_TEMPORAL_ADDRESS")
         (near,) = alone(runtime_of(role, AFTERTURN_TEMPORAL_ADDRESS="localhost:7233"))
         assert (near.fault, near.found) == (Fault.CROSSED, "localhost:7233")
 
     @pytest.mark.parametrize("key", ["", "gone"])
     def test_is_the_key_of_temporal_cloud(self, key: str) -> None:
-        runtime = runtime_of(Role.WORKER, AFTERTURN_TEMPORAL_API_KEY=key)
+        runtime = runtime_of(RuntimeRole.WORKER, AFTERTURN_TEMPORAL_API_KEY=key)
         (finding,) = alone(without(runtime, "AFTERTURN_TEMPORAL_API_KEY") if key == "gone" else runtime)
-        assert (finding.fault, finding.wire) == (Fault.MISSING, "AFTERTURN_TEMPORAL_API_KEY")
+        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_TEMPORAL_API_KEY")
         own = with_value(without(runtime, "AFTERTURN_TEMPORAL_API_KEY"), AFTERTURN_TEMPORAL_ADDRESS="temporal.in:7233")
         assert alone(own) == ()
 
     def test_is_the_secret_of_a_webhook(self) -> None:
-        (finding,) = alone(runtime_of(Role.WORKER, AFTERTURN_WEBHOOK_URL="https://in.example/hook?token=geheim"))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, "AFTERTURN_WEBHOOK_SECRET")
+        (finding,) = alone(runtime_of(RuntimeRole.WORKER, AFTERTURN_WEBHOOK_URL="https://in.example/hook?token=geheim"))
+        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_WEBHOOK_SECRET")
         assert "geheim" not in repr(finding)
 
     @pytest.mark.parametrize("name", ["AFTERTURN_PROFILE", "AFTERTURN_LANE", "AFTERTURN_TABLE"])
     def test_is_one_that_is_empty(self, name: str) -> None:
-        (finding,) = alone(runtime_of(Role.WEB, **{name: ""}))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, name)
+        (finding,) = alone(runtime_of(RuntimeRole.WEB, **{name: ""}))
+        assert (finding.fault, finding.setting) == (Fault.MISSING, name)
 
     def test_is_what_a_runtime_lacks_as_a_whole(self) -> None:
-        (finding,) = alone(replace(runtime_of(Role.WORKER), lacks="a running task"))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, "a running task")
+        (finding,) = alone(replace(runtime_of(RuntimeRole.WORKER), lacks="a running task"))
+        assert (finding.fault, finding.setting) == (Fault.MISSING, "a running task")
 
 
 class TestWhatCannotBeRead:
@@ -193,15 +202,17 @@ class TestWhatCannotBeRead:
         runtimes[place] = with_value(runtimes[place], **dict.fromkeys(names))
         report = audit(wanted_of("prod"), runtimes, feeds)
         assert report.findings == ()
-        told = {each.wire for each in report.unread if each.runtime == runtimes[place].name}
+        told = {each.setting for each in report.unread if each.runtime == runtimes[place].name}
         assert names <= told
 
     def test_may_hold_what_is_missing_where_not_all_variables_were_read(self) -> None:
-        runtime = replace(without(runtime_of(Role.WORKER), *runtime_of(Role.WORKER).environment), whole=False)
-        report = audit(wanted_of("prod"), [replace(runtime, role=Role.UP)])
+        runtime = replace(
+            without(runtime_of(RuntimeRole.WORKER), *runtime_of(RuntimeRole.WORKER).environment), whole=False
+        )
+        report = audit(wanted_of("prod"), [replace(runtime, role=RuntimeRole.UP)])
         assert report.findings == ()
-        assert Unread(Kind.ECS, runtime.name, "AFTERTURN_LANE", secret=False, present=False) in report.unread
+        assert Unread(RuntimeKind.ECS, runtime.name, "AFTERTURN_LANE", secret=False, present=False) in report.unread
 
     def test_leaves_a_wire_crossed_that_can_be_read(self) -> None:
-        runtime = replace(runtime_of(Role.WORKER, AFTERTURN_LANE="preview"), whole=False, role=Role.UP)
-        assert one(audit(wanted_of("prod"), [runtime])).wire == "AFTERTURN_LANE"
+        runtime = replace(runtime_of(RuntimeRole.WORKER, AFTERTURN_LANE="preview"), whole=False, role=RuntimeRole.UP)
+        assert one(audit(wanted_of("prod"), [runtime])).setting == "AFTERTURN_LANE"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afterturn.aws.lane_audit.dotenv_file import read_dotenv
+from afterturn.aws.lane_audit.read import RuntimeTarget, parse_target
+from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import InvalidInput, NotFound
-from afterturn.operations.wires.dotenv_file import read_dotenv
-from afterturn.operations.wires.looking import Target, parse_target
-from afterturn.operations.wires.runtime import Kind, Role, Runtime
 
 
 def read(path: Path, text: str | bytes) -> Runtime:
@@ -99,47 +99,47 @@ def test_a_file_that_is_not_there_or_is_none_is_refused(tmp_path: Path) -> None:
 def test_every_plain_variable_is_read(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
     file = tmp_path_factory.getbasetemp() / "any.env"
     file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    assert read_dotenv(file, Role.WEB) == Runtime(Kind.DOTENV, str(file), variables, Role.WEB)
+    assert read_dotenv(file, RuntimeRole.WEB) == Runtime(RuntimeKind.DOTENV, str(file), variables, RuntimeRole.WEB)
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "target"),
     [
-        (Kind.LAMBDA, "in", Target(Kind.LAMBDA, "in")),
-        (Kind.LAMBDA, "in:live", Target(Kind.LAMBDA, "in", "live")),
-        (Kind.LAMBDA, "in:live=bridge", Target(Kind.LAMBDA, "in", "live", Role.BRIDGE)),
-        (Kind.ECS, "main/worker", Target(Kind.ECS, "main/worker")),
-        (Kind.ECS, "main/worker:app=up", Target(Kind.ECS, "main/worker", "app", Role.UP)),
-        (Kind.VERCEL, "site", Target(Kind.VERCEL, "site")),
-        (Kind.VERCEL, "site:preview", Target(Kind.VERCEL, "site", "preview")),
-        (Kind.DOTENV, ".env", Target(Kind.DOTENV, ".env")),
-        (Kind.DOTENV, "a=b/.env=web", Target(Kind.DOTENV, "a=b/.env", role=Role.WEB)),
-        (Kind.DOTENV, "c:/x.env", Target(Kind.DOTENV, "c:/x.env")),
-        (Kind.DOTENV, "a=b", Target(Kind.DOTENV, "a=b")),
+        (RuntimeKind.LAMBDA, "in", RuntimeTarget(RuntimeKind.LAMBDA, "in")),
+        (RuntimeKind.LAMBDA, "in:live", RuntimeTarget(RuntimeKind.LAMBDA, "in", "live")),
+        (RuntimeKind.LAMBDA, "in:live=bridge", RuntimeTarget(RuntimeKind.LAMBDA, "in", "live", RuntimeRole.BRIDGE)),
+        (RuntimeKind.ECS, "main/worker", RuntimeTarget(RuntimeKind.ECS, "main/worker")),
+        (RuntimeKind.ECS, "main/worker:app=up", RuntimeTarget(RuntimeKind.ECS, "main/worker", "app", RuntimeRole.UP)),
+        (RuntimeKind.VERCEL, "site", RuntimeTarget(RuntimeKind.VERCEL, "site")),
+        (RuntimeKind.VERCEL, "site:preview", RuntimeTarget(RuntimeKind.VERCEL, "site", "preview")),
+        (RuntimeKind.DOTENV, ".env", RuntimeTarget(RuntimeKind.DOTENV, ".env")),
+        (RuntimeKind.DOTENV, "a=b/.env=web", RuntimeTarget(RuntimeKind.DOTENV, "a=b/.env", role=RuntimeRole.WEB)),
+        (RuntimeKind.DOTENV, "c:/x.env", RuntimeTarget(RuntimeKind.DOTENV, "c:/x.env")),
+        (RuntimeKind.DOTENV, "a=b", RuntimeTarget(RuntimeKind.DOTENV, "a=b")),
     ],
 )
-def test_a_runtime_is_named_by_kind_name_part_and_role(kind: Kind, text: str, target: Target) -> None:
+def test_a_runtime_is_named_by_kind_name_part_and_role(kind: RuntimeKind, text: str, target: RuntimeTarget) -> None:
     assert parse_target(kind, text) == target
 
 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Kind.LAMBDA, ""),
-        (Kind.LAMBDA, ":live"),
-        (Kind.LAMBDA, "in:"),
-        (Kind.LAMBDA, "in=boss"),
-        (Kind.LAMBDA, "arn:aws:lambda:eu-central-1:123456789012:function:in"),
-        (Kind.ECS, "worker"),
-        (Kind.ECS, "main/"),
-        (Kind.ECS, "/worker"),
-        (Kind.ECS, "a/b/c"),
-        (Kind.VERCEL, "site:staging"),
-        (Kind.VERCEL, "site:"),
-        (Kind.DOTENV, ""),
-        (Kind.DOTENV, "=web"),
+        (RuntimeKind.LAMBDA, ""),
+        (RuntimeKind.LAMBDA, ":live"),
+        (RuntimeKind.LAMBDA, "in:"),
+        (RuntimeKind.LAMBDA, "in=boss"),
+        (RuntimeKind.LAMBDA, "arn:aws:lambda:eu-central-1:123456789012:function:in"),
+        (RuntimeKind.ECS, "worker"),
+        (RuntimeKind.ECS, "main/"),
+        (RuntimeKind.ECS, "/worker"),
+        (RuntimeKind.ECS, "a/b/c"),
+        (RuntimeKind.VERCEL, "site:staging"),
+        (RuntimeKind.VERCEL, "site:"),
+        (RuntimeKind.DOTENV, ""),
+        (RuntimeKind.DOTENV, "=web"),
     ],
 )
-def test_what_is_no_name_of_a_runtime_is_refused_with_the_form(kind: Kind, text: str) -> None:
+def test_what_is_no_name_of_a_runtime_is_refused_with_the_form(kind: RuntimeKind, text: str) -> None:
     with pytest.raises(InvalidInput, match=f"--{kind.value} .* has to be .*roles: web"):
         parse_target(kind, text)

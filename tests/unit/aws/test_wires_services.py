@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.ecs import read_service
+from afterturn.aws.lane_audit.functions import own_function, read_event_sources, read_function
+from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.aws.names import Names
 from afterturn.errors import NotFound, StoreBusy, StoreError, StoreReadOnly
-from afterturn.operations.resources import Place
-from afterturn.operations.wires.functions import own_function, read_feeds, read_function
-from afterturn.operations.wires.runtime import Kind, Role, Runtime
-from afterturn.operations.wires.services import read_service
 
 DEFINITION = "arn:aws:ecs:eu-central-1:123456789012:task-definition"
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:in"
@@ -65,7 +65,7 @@ async def test_a_task_definition_that_is_being_replaced_still_runs_and_is_read()
         {"status": "ACTIVE", "taskDefinition": f"{DEFINITION}/w:0", "runningCount": 0},
     ]
     client = Scripted(describe_services=service(deployments=deployments), describe_task_definition=definition)
-    runtimes = await read_service(client, "main", "w", None, Role.WORKER)
+    runtimes = await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert [(one.name, one.environment["AFTERTURN_LANE"], one.region) for one in runtimes] == [
         ("main/w (w:2)", "prod", "eu-central-1"),
         ("main/w (w:1)", "preview", "eu-central-1"),
@@ -78,7 +78,7 @@ async def test_a_task_definition_that_is_being_replaced_still_runs_and_is_read()
 )
 async def test_a_service_that_is_to_run_nothing_lacks_a_task(more: dict[str, Any], lacks: str | None) -> None:
     client = Scripted(describe_services=service(**more), describe_task_definition=definition)
-    (runtime,) = await read_service(client, "main", "w", None, Role.WORKER)
+    (runtime,) = await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert runtime.lacks == lacks
 
 
@@ -97,21 +97,21 @@ async def test_a_service_that_is_to_run_nothing_lacks_a_task(more: dict[str, Any
 async def test_a_service_that_cannot_be_read_is_an_error_that_names_it(answer: Any, kind: type[Exception]) -> None:
     client = Scripted(describe_services=answer, describe_task_definition=definition)
     with pytest.raises(kind, match="ecs main/w") as caught:
-        await read_service(client, "main", "w", None, Role.WORKER)
+        await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert "geheim" not in str(caught.value)
 
 
 async def test_a_task_definition_that_cannot_be_read_is_an_error() -> None:
     client = Scripted(describe_services=service(), describe_task_definition="AccessDeniedException")
     with pytest.raises(StoreReadOnly, match="ecs main/w: task definition"):
-        await read_service(client, "main", "w", None, Role.WORKER)
+        await read_service(client, "main", "w", None, RuntimeRole.WORKER)
 
 
 async def test_variables_that_lambda_cannot_decrypt_are_not_taken_for_none() -> None:
     error = {"ErrorCode": "KMSAccessDeniedException", "Message": "geheim"}
     client = Scripted(get_function_configuration={"FunctionArn": FUNCTION, "Environment": {"Error": error}})
     with pytest.raises(StoreReadOnly, match=r"KMSAccessDeniedException.*kms:Decrypt") as caught:
-        await read_function(client, "in", None, Role.INBOUND)
+        await read_function(client, "in", None, RuntimeRole.INBOUND)
     assert "geheim" not in str(caught.value)
 
 
@@ -121,13 +121,15 @@ async def test_variables_that_lambda_cannot_decrypt_are_not_taken_for_none() -> 
 async def test_a_function_that_may_not_be_read_is_not_taken_for_absent(code: str, kind: type[Exception]) -> None:
     client = Scripted(get_function_configuration=code)
     with pytest.raises(kind, match="lambda in"):
-        await own_function(client, "in", Role.INBOUND)
+        await own_function(client, "in", RuntimeRole.INBOUND)
 
 
 async def test_a_function_without_variables_is_a_runtime_that_lacks_everything() -> None:
     client = Scripted(get_function_configuration={"FunctionArn": FUNCTION})
-    runtime = await read_function(client, "in", "live", Role.INBOUND)
-    assert runtime == Runtime(Kind.LAMBDA, "in:live", {}, Role.INBOUND, region="eu-central-1", qualifier="live")
+    runtime = await read_function(client, "in", "live", RuntimeRole.INBOUND)
+    assert runtime == Runtime(
+        RuntimeKind.LAMBDA, "in:live", {}, RuntimeRole.INBOUND, region="eu-central-1", qualifier="live"
+    )
 
 
 async def test_a_reference_to_a_secret_is_present_and_not_readable() -> None:
@@ -137,7 +139,7 @@ async def test_a_reference_to_a_secret_is_present_and_not_readable() -> None:
         "AFTERTURN_PROFILE": "aws",
     }
     told = {"FunctionArn": FUNCTION, "Environment": {"Variables": variables}}
-    runtime = await read_function(Scripted(get_function_configuration=told), "in", None, Role.INBOUND)
+    runtime = await read_function(Scripted(get_function_configuration=told), "in", None, RuntimeRole.INBOUND)
     assert runtime.environment == {"AFTERTURN_TABLE": None, "AFTERTURN_LANE": None, "AFTERTURN_PROFILE": "aws"}
 
 
@@ -156,10 +158,10 @@ async def test_every_page_of_the_mappings_is_read_once_and_by_name_alias_and_que
         return {"UUID": uuid, "FunctionArn": f"{FUNCTION}:live", "EventSourceArn": f"arn:{uuid}", "State": "Enabled"}
 
     client = Scripted(list_event_source_mappings=listed)
-    runtime = Runtime(Kind.LAMBDA, "in:live", {}, Role.BRIDGE, qualifier="live")
-    place = Place("eu-central-1", "123456789012")
-    feeds = await read_feeds(client, place, Names.of("prod"), [runtime])
-    queues = [place.queue_arn(name) for name in ("afterturn-prod-events.fifo", "afterturn-prod-retry.fifo")]
+    runtime = Runtime(RuntimeKind.LAMBDA, "in:live", {}, RuntimeRole.BRIDGE, qualifier="live")
+    location = Location("eu-central-1", "123456789012")
+    feeds = await read_event_sources(client, location, Names.of("prod"), [runtime])
+    queues = [location.queue_arn(name) for name in ("afterturn-prod-events.fifo", "afterturn-prod-retry.fifo")]
     assert sorted(feed.source for feed in feeds) == sorted(f"arn:{uuid}" for uuid in ("in:live", "last", *queues))
     assert {(feed.function, feed.qualifier, feed.partial) for feed in feeds} == {("in", "live", False)}
     assert {name for name, _ in client.calls} == {"list_event_source_mappings"}

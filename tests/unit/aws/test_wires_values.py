@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.aws.wires_lane import ACCOUNT, REGION, alone, healthy, one, runtime_of, wanted_of, with_value, without
 
-from afterturn.config import Settings
-from afterturn.operations.resources import Place
-from afterturn.operations.wires.compare import audit
-from afterturn.operations.wires.feeds import SOURCE
-from afterturn.operations.wires.runtime import Fault, Feed, Kind, Role
-from afterturn.operations.wires.settings import KNOWN, PRIVATE, SECRET
+from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.compare import audit
+from afterturn.aws.lane_audit.event_sources import SOURCE
+from afterturn.aws.lane_audit.settings import PRIVATE, SECRET
+from afterturn.aws.lane_audit.types import EventSource, Fault, RuntimeKind, RuntimeRole
+from afterturn.config import VARIABLES, Settings
 
 
 class TestNames:
@@ -28,27 +28,30 @@ class TestNames:
         ],
     )
     def test_a_misspelt_one_is_named_with_what_it_may_mean(self, name: str, near: str) -> None:
-        (finding,) = alone(runtime_of(Role.WEB, **{name: "geheim"}))
-        assert (finding.fault, finding.wire) == (Fault.UNKNOWN, name)
+        (finding,) = alone(runtime_of(RuntimeRole.WEB, **{name: "geheim"}))
+        assert (finding.fault, finding.setting) == (Fault.UNKNOWN, name)
         assert near in finding.wanted
         assert "geheim" not in repr(finding)
 
     def test_one_that_is_like_none_is_named_all_the_same(self) -> None:
-        (finding,) = alone(runtime_of(Role.WEB, AFTERTURN_QUEUE_URL="https://sqs.example/1/q"))
-        assert (finding.fault, finding.wire) == (Fault.UNKNOWN, "AFTERTURN_QUEUE_URL")
+        (finding,) = alone(runtime_of(RuntimeRole.WEB, AFTERTURN_QUEUE_URL="https://sqs.example/1/q"))
+        assert (finding.fault, finding.setting) == (Fault.UNKNOWN, "AFTERTURN_QUEUE_URL")
 
-    @given(st.sampled_from(sorted(KNOWN)))
+    @given(st.sampled_from(sorted(VARIABLES)))
     def test_a_setting_is_never_unknown(self, name: str) -> None:
-        report = audit(wanted_of("prod"), [runtime_of(Role.WEB, **{name: None})])
+        report = audit(wanted_of("prod"), [runtime_of(RuntimeRole.WEB, **{name: None})])
         assert Fault.UNKNOWN not in {each.fault for each in report.findings}
 
     def test_a_setting_is_taken_in_any_case_as_a_process_takes_it(self) -> None:
-        runtime = without(runtime_of(Role.WEB), "AFTERTURN_LANE")
+        runtime = without(runtime_of(RuntimeRole.WEB), "AFTERTURN_LANE")
         assert alone(with_value(runtime, afterturn_lane="prod")) == ()
-        assert alone(with_value(runtime, afterturn_lane="preview"))[0].wire == "AFTERTURN_LANE"
+        assert alone(with_value(runtime, afterturn_lane="preview"))[0].setting == "AFTERTURN_LANE"
 
     def test_what_others_have_there_is_no_concern(self) -> None:
-        assert alone(runtime_of(Role.WEB, DATABASE_URL="x", TEMPORAL_ADDRESS="localhost:7233", AWS_PROFILE="y")) == ()
+        assert (
+            alone(runtime_of(RuntimeRole.WEB, DATABASE_URL="x", TEMPORAL_ADDRESS="localhost:7233", AWS_PROFILE="y"))
+            == ()
+        )
 
 
 class TestValues:
@@ -57,30 +60,30 @@ class TestValues:
         [("AFTERTURN_SLOTS", "viele"), ("AFTERTURN_GRACE", "bald"), ("AFTERTURN_LONG_POLL", "21s")],
     )
     def test_one_that_no_process_would_start_with_is_found_and_not_shown(self, name: str, value: str) -> None:
-        (finding,) = alone(runtime_of(Role.WORKER, **{name: value}))
-        assert (finding.fault, finding.wire, finding.found) == (Fault.INVALID, name, None)
+        (finding,) = alone(runtime_of(RuntimeRole.WORKER, **{name: value}))
+        assert (finding.fault, finding.setting, finding.found) == (Fault.INVALID, name, None)
 
     def test_a_line_break_that_came_along_is_seen(self) -> None:
-        (finding,) = alone(runtime_of(Role.WEB, AFTERTURN_LANE="prod\n"))
-        assert (finding.fault, finding.wire, finding.found) == (Fault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
+        (finding,) = alone(runtime_of(RuntimeRole.WEB, AFTERTURN_LANE="prod\n"))
+        assert (finding.fault, finding.setting, finding.found) == (Fault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
 
     def test_a_password_in_an_address_is_not_shown(self) -> None:
         (finding,) = alone(
-            runtime_of(Role.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://me:geheim@aws.example:1/x?key=geheim")
+            runtime_of(RuntimeRole.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://me:geheim@aws.example:1/x?key=geheim")
         )
         assert finding.found == "http://aws.example:1/x"
 
     def test_two_values_of_one_name_are_told(self) -> None:
-        (finding,) = alone(replace(runtime_of(Role.WEB), twice=frozenset({"AFTERTURN_LANE"})))
-        assert (finding.fault, finding.wire) == (Fault.CROSSED, "AFTERTURN_LANE")
+        (finding,) = alone(replace(runtime_of(RuntimeRole.WEB), twice=frozenset({"AFTERTURN_LANE"})))
+        assert (finding.fault, finding.setting) == (Fault.CROSSED, "AFTERTURN_LANE")
 
     def test_the_emulators_endpoint_is_right_for_a_lane_on_it(self) -> None:
-        runtime = runtime_of(Role.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://127.0.0.1:1")
+        runtime = runtime_of(RuntimeRole.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://127.0.0.1:1")
         assert alone(runtime, endpoint="http://127.0.0.1:1") == ()
 
     @given(st.sampled_from(sorted(PRIVATE)), st.text("abcdef", min_size=12, max_size=20))
     def test_a_private_one_is_never_shown(self, name: str, value: str) -> None:
-        runtimes = [runtime_of(Role.WORKER, **{name: value}), runtime_of(Role.WORKER)]
+        runtimes = [runtime_of(RuntimeRole.WORKER, **{name: value}), runtime_of(RuntimeRole.WORKER)]
         assert value not in repr(audit(wanted_of("prod"), runtimes))
 
     def test_every_secret_of_the_settings_is_private(self) -> None:
@@ -93,8 +96,8 @@ class TestValues:
     def test_what_this_process_is_set_to_does_not_show_through(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AFTERTURN_LANE", "prod")
         monkeypatch.setenv("AFTERTURN_SLOTS", "none")
-        (finding,) = alone(without(runtime_of(Role.WEB), "AFTERTURN_LANE"))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, "AFTERTURN_LANE")
+        (finding,) = alone(without(runtime_of(RuntimeRole.WEB), "AFTERTURN_LANE"))
+        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_LANE")
 
 
 class TestRuntimesThatDisagree:
@@ -102,7 +105,7 @@ class TestRuntimesThatDisagree:
         runtimes, feeds = healthy("prod")
         runtimes[3] = with_value(runtimes[3], AFTERTURN_TEMPORAL_NAMESPACE="company")
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.runtime, finding.wire, finding.found) == (
+        assert (finding.runtime, finding.setting, finding.found) == (
             "main/prod-worker",
             "AFTERTURN_TEMPORAL_NAMESPACE",
             "company",
@@ -116,13 +119,13 @@ class TestRuntimesThatDisagree:
         )
         findings = audit(wanted_of("prod"), [runtimes[2], own], feeds).findings
         assert {each.runtime for each in findings} == {runtimes[2].name, own.name}
-        assert {each.wire for each in findings} == {"AFTERTURN_TEMPORAL_ADDRESS"}
+        assert {each.setting for each in findings} == {"AFTERTURN_TEMPORAL_ADDRESS"}
 
     def test_a_default_counts_like_a_value(self) -> None:
         runtimes, feeds = healthy("prod")
         runtimes[3] = without(runtimes[3], "AFTERTURN_TEMPORAL_NAMESPACE")
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.runtime, finding.wire, finding.found) == (
+        assert (finding.runtime, finding.setting, finding.found) == (
             "main/prod-worker",
             "AFTERTURN_TEMPORAL_NAMESPACE",
             "the default",
@@ -132,7 +135,7 @@ class TestRuntimesThatDisagree:
     def test_workers_react_alike(self, name: str) -> None:
         runtimes, feeds = healthy("prod")
         runtimes[3] = with_value(runtimes[3], **{name: "2h"})
-        assert {each.wire for each in audit(wanted_of("prod"), runtimes, feeds).findings} == {name}
+        assert {each.setting for each in audit(wanted_of("prod"), runtimes, feeds).findings} == {name}
 
     def test_a_bridge_signals_the_consumers_of_the_app_that_the_workers_run(self) -> None:
         runtimes, feeds = healthy("prod")
@@ -140,7 +143,7 @@ class TestRuntimesThatDisagree:
         assert audit(wanted_of("prod"), runtimes, feeds).findings == ()
         runtimes[3] = with_value(runtimes[3], AFTERTURN_APP="reactions:other")
         findings = audit(wanted_of("prod"), runtimes, feeds).findings
-        assert {(each.runtime, each.wire) for each in findings} == {
+        assert {(each.runtime, each.setting) for each in findings} == {
             ("afterturn-prod-bridge:live", "AFTERTURN_APP"),
             ("main/prod-worker", "AFTERTURN_APP"),
         }
@@ -159,7 +162,7 @@ class TestRuntimesThatDisagree:
             else each
             for each in runtimes
         ]
-        assert {each.wire for each in audit(wanted_of("preview"), runtimes, feeds).findings} == {
+        assert {each.setting for each in audit(wanted_of("preview"), runtimes, feeds).findings} == {
             "AFTERTURN_TEMPORAL_NAMESPACE"
         }
         assert audit(wanted_of("preview", temporal_namespace="company-prod"), runtimes, feeds).findings == ()
@@ -168,10 +171,10 @@ class TestRuntimesThatDisagree:
 class TestReadersOfTheQueues:
     def test_a_lane_without_a_bridge_is_found(self) -> None:
         runtimes, _ = healthy("prod")
-        finding = one(audit(wanted_of("prod"), [each for each in runtimes if each.role is not Role.BRIDGE]))
-        assert (finding.fault, finding.kind, finding.runtime, finding.wire) == (
+        finding = one(audit(wanted_of("prod"), [each for each in runtimes if each.role is not RuntimeRole.BRIDGE]))
+        assert (finding.fault, finding.kind, finding.runtime, finding.setting) == (
             Fault.MISSING,
-            Kind.LANE,
+            RuntimeKind.LANE,
             "prod",
             "bridge",
         )
@@ -181,7 +184,7 @@ class TestReadersOfTheQueues:
         runtimes, feeds = healthy("prod")
         gone = feeds.pop(place)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.wire) == (Fault.MISSING, SOURCE)
+        assert (finding.fault, finding.setting) == (Fault.MISSING, SOURCE)
         assert gone.source.endswith(finding.wanted)
 
     def test_a_mapping_that_is_switched_off_calls_nobody(self) -> None:
@@ -199,7 +202,7 @@ class TestReadersOfTheQueues:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], qualifier=None)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.wire) == (Fault.CROSSED, SOURCE)
+        assert (finding.fault, finding.setting) == (Fault.CROSSED, SOURCE)
         assert finding.wanted.endswith("for live")
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found(self) -> None:
@@ -214,16 +217,16 @@ class TestReadersOfTheQueues:
 
     def test_a_poller_beside_a_mapping_loses_records_and_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
-        runtimes[3] = replace(runtimes[3], role=Role.UP)
+        runtimes[3] = replace(runtimes[3], role=RuntimeRole.UP)
         findings = audit(wanted_of("prod"), runtimes, feeds).findings
-        assert {(each.fault, each.runtime, each.wire) for each in findings} == {
+        assert {(each.fault, each.runtime, each.setting) for each in findings} == {
             (Fault.CROSSED, "main/prod-worker", SOURCE)
         }
 
     def test_a_funnel_that_is_called_for_its_own_queue_is_no_concern(self) -> None:
         runtimes, feeds = healthy("prod")
-        own = Place(REGION, ACCOUNT).queue_arn("incoming-mail")
-        feeds.append(Feed("afterturn-prod-webhooks", "live", own, enabled=True, partial=False))
+        own = Location(REGION, ACCOUNT).queue_arn("incoming-mail")
+        feeds.append(EventSource("afterturn-prod-webhooks", "live", own, enabled=True, partial=False))
         assert audit(wanted_of("prod"), runtimes, feeds).findings == ()
         feeds.append(
             replace(feeds[0], function="afterturn-prod-webhooks", source=feeds[0].source.replace("prod", "dev"))

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
 from tests.unit.aws.wires_lane import alone
 
+from afterturn.aws.lane_audit.read import vercel_of
+from afterturn.aws.lane_audit.types import Runtime, RuntimeRole
+from afterturn.aws.lane_audit.vercel import open_vercel, read_project
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
-from afterturn.operations.wires.looking import vercel_of
-from afterturn.operations.wires.runtime import Role, Runtime
-from afterturn.operations.wires.vercel import open_vercel, read_project
 
 WIRES = {
     "AFTERTURN_PROFILE": "aws",
@@ -45,7 +45,7 @@ class Reader:
             self.waits.append(seconds)
 
         async with open_vercel(vercel_of(token, team, self.api.url), sleep=sleep) as client:
-            return await read_project(client, project, target, Role.WEB)
+            return await read_project(client, project, target, RuntimeRole.WEB)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def reader(api: VercelApi) -> Reader:
 
 
 def told(runtime: Runtime) -> list[tuple[str, str]]:
-    return [(finding.fault.value, finding.wire) for finding in alone(runtime)]
+    return [(finding.fault.value, finding.setting) for finding in alone(runtime)]
 
 
 class TestAProject:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.compare import audit
+from afterturn.aws.lane_audit.event_sources import SOURCE
+from afterturn.aws.lane_audit.types import (
+    EventSource,
+    LaneConfig,
+    LaneFinding,
+    LaneReport,
+    Runtime,
+    RuntimeKind,
+    RuntimeRole,
+)
 from afterturn.aws.names import LANES, Names
-from afterturn.operations.resources import Place
-from afterturn.operations.wires.compare import audit
-from afterturn.operations.wires.feeds import SOURCE
-from afterturn.operations.wires.runtime import Feed, Finding, Kind, Report, Role, Runtime, Wanted
 
 ACCOUNT = "123456789012"
 REGION = "eu-central-1"
@@ -16,11 +24,11 @@ CLOUD = "eu-central-1.aws.api.temporal.io:7233"
 SECRETS = {"AFTERTURN_TEMPORAL_API_KEY": None}
 
 
-def wanted_of(lane: str, **more: str) -> Wanted:
-    return Wanted(Names.of(lane), Place(REGION, ACCOUNT), **more)
+def wanted_of(lane: str, **more: str) -> LaneConfig:
+    return LaneConfig(Names.of(lane), Location(REGION, ACCOUNT), **more)
 
 
-def healthy(lane: str) -> tuple[list[Runtime], list[Feed]]:
+def healthy(lane: str) -> tuple[list[Runtime], list[EventSource]]:
     """A lane with everything: web on Vercel, two functions, a worker, and a file for the second one."""
     base = {
         "AFTERTURN_PROFILE": "aws",
@@ -36,29 +44,31 @@ def healthy(lane: str) -> tuple[list[Runtime], list[Feed]]:
         **SECRETS,
     }
     runtimes = [
-        Runtime(Kind.VERCEL, f"site:{lane}", {**base, "AFTERTURN_EMITTER": "web"}, Role.WEB),
+        Runtime(RuntimeKind.VERCEL, f"site:{lane}", {**base, "AFTERTURN_EMITTER": "web"}, RuntimeRole.WEB),
         Runtime(
-            Kind.LAMBDA,
+            RuntimeKind.LAMBDA,
             f"afterturn-{lane}-webhooks:live",
             {**base, "AFTERTURN_EMITTER": "inbound-lambda"},
-            Role.INBOUND,
+            RuntimeRole.INBOUND,
             region=REGION,
             qualifier="live",
         ),
         Runtime(
-            Kind.LAMBDA,
+            RuntimeKind.LAMBDA,
             f"afterturn-{lane}-bridge:live",
             {**base, **temporal},
-            Role.BRIDGE,
+            RuntimeRole.BRIDGE,
             region=REGION,
             qualifier="live",
         ),
-        Runtime(Kind.ECS, f"main/{lane}-worker", {**base, **temporal}, Role.WORKER, region=REGION),
-        Runtime(Kind.DOTENV, ".env", {**base, **temporal, "AFTERTURN_SLOTS": "8"}, Role.WORKER),
+        Runtime(RuntimeKind.ECS, f"main/{lane}-worker", {**base, **temporal}, RuntimeRole.WORKER, region=REGION),
+        Runtime(RuntimeKind.DOTENV, ".env", {**base, **temporal, "AFTERTURN_SLOTS": "8"}, RuntimeRole.WORKER),
     ]
-    names, place = Names.of(lane), Place(REGION, ACCOUNT)
+    names, location = Names.of(lane), Location(REGION, ACCOUNT)
     feeds = [
-        Feed(f"afterturn-{lane}-bridge", "live", place.queue_arn(name), enabled=True, partial=True)
+        EventSource(
+            f"afterturn-{lane}-bridge", "live", location.queue_arn(name), enabled=True, partial=True, concurrency=10
+        )
         for name in (names.main, names.retry)
     ]
     return runtimes, feeds
@@ -92,18 +102,20 @@ def without(runtime: Runtime, *names: str) -> Runtime:
     return replace(runtime, environment=left)
 
 
-def one(report: Report) -> Finding:
+def one(report: LaneReport) -> LaneFinding:
     (finding,) = report.findings
     return finding
 
 
-def runtime_of(role: Role, **more: str | None) -> Runtime:
+def runtime_of(role: RuntimeRole, **more: str | None) -> Runtime:
     """The healthy lane's runtime of that role."""
     found = next(each for each in healthy("prod")[0] if each.role is role)
     return with_value(found, **more)
 
 
-def alone(runtime: Runtime, **more: str) -> tuple[Finding, ...]:
+def alone(runtime: Runtime, **more: str) -> tuple[LaneFinding, ...]:
     """What is found at a runtime, with nobody to disagree with."""
     report = audit(wanted_of("prod", **more), [runtime])
-    return tuple(finding for finding in report.findings if finding.kind is not Kind.LANE and finding.wire != SOURCE)
+    return tuple(
+        finding for finding in report.findings if finding.kind is not RuntimeKind.LANE and finding.setting != SOURCE
+    )

@@ -1,0 +1,217 @@
+"""The keys of an index, stamped onto the rows that lack them, while the table is in use.
+
+Only key attributes are written, each time on the condition that the row is still as it was read. So a live write is
+never undone, a deleted row never comes back, and every part can be done twice. Where it is stopped, it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from afterturn.errors import StoreBusy
+from afterturn.store.dynamodb import index_keys, keys
+from afterturn.store.dynamodb.attributes import Plain
+from afterturn.store.dynamodb.index_keys import IndexTarget
+from afterturn.store.dynamodb.layout import RecencyLayouts
+from afterturn.store.dynamodb.layout_source import layouts_of
+from afterturn.store.dynamodb.requests import delete, put
+from afterturn.store.dynamodb.table import Table
+from afterturn.store.dynamodb.table_scan import PAGE, Pace, Page, Progress, Through, Told, pages
+
+WIDTH = 16
+"""Writes at a time."""
+
+_REMEMBERED = 200
+"""Problems that a checkpoint keeps by name; `aws index verify` names all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A row whose keys cannot be told."""
+
+    name: str
+    why: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"id": self.name, "problem": self.why}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the rows: ``right`` before, ``stamped``, ``gone`` meanwhile, or with a problem."""
+
+    looked: int = 0
+    rows: int = 0
+    right: int = 0
+    stamped: int = 0
+    gone: int = 0
+    unnamed: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    resumed: bool = False
+
+    @property
+    def problem_count(self) -> int:
+        """With those of an earlier run that were too many to remember by name."""
+        return len(self.problems) + self.unnamed
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "right": self.right,
+            "stamped": self.stamped,
+            "gone": self.gone,
+            "problems": [one.to_json() for one in self.problems],
+            "problemCount": self.problem_count,
+            "resumed": self.resumed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a backfill goes about it. ``resume``: from the checkpoint of one that was stopped, if there is one."""
+
+    write: bool = False
+    through: Through = Through.SCAN
+    pace: Pace = field(default_factory=Pace)
+    page: int = PAGE
+    resume: bool = True
+
+
+async def backfill(
+    table: Table, target: IndexTarget, way: Way, *, total: int | None = None, told: Told | None = None
+) -> Tally:
+    """Give every row the keys that it should have in an index; without ``way.write`` only count what that would do.
+
+    Raises StoreBusy where the layout of the recency index is changed meanwhile: then run it again.
+    """
+    run = _Run(table, target, way)
+    if way.write and way.resume:
+        await run.resume()
+    progress = Progress("stamping" if way.write else "looking", total, run.tally.looked)
+    progress.begin()
+    async for page in pages(table, target, way.through, start=run.start, size=way.page):
+        await run.handle(page)
+        progress.looked, progress.rows, progress.written = run.tally.looked, run.tally.rows, run.tally.stamped
+        if told is not None:
+            told(progress)
+    return run.tally
+
+
+async def layout(table: Table) -> RecencyLayouts:
+    """Where the table's recency index is written and read, now."""
+    return layouts_of(await table.get(keys.layout()))
+
+
+class _Run:
+    def __init__(self, table: Table, target: IndexTarget, way: Way) -> None:
+        self.tally = Tally()
+        self.start: Any = None
+        self._table = table
+        self._target = target
+        self._way = way
+        self._slots = asyncio.Semaphore(WIDTH)
+        self._months: set[str] = set()
+        self._key = keys.operation(f"backfill {target.index.name}")
+
+    async def resume(self) -> None:
+        item = await self._table.get(self._key)
+        if item is not None and (item["target"], item["through"]) == (str(self._target), self._way.through.value):
+            self.start = json.loads(item["start"])
+            self.tally = _tally_of(json.loads(item["tally"]))
+
+    async def handle(self, page: Page) -> None:
+        """A page is done as a whole before it is remembered as done."""
+        if IndexTarget.of(self._target.index, await layout(self._table)) != self._target:
+            raise StoreBusy(f"the layout of {self._target.index.name} was changed meanwhile; run it again")
+        await _all(self._slots, [self._row(item) for item in page.rows])
+        self.tally.looked += page.looked
+        self.tally.rows += len(page.rows)
+        if self._way.write:
+            await self._remember(page.next)
+
+    async def _row(self, item: Plain) -> None:
+        seen: list[Plain] = [item]
+
+        async def unit() -> None:
+            if not seen:
+                again = await self._table.get(index_keys.key_of(item), self._target.names)
+                if again is None:
+                    self.tally.gone += 1
+                    return
+                seen.append(again)
+            await self._decide(seen.pop())
+
+        await self._table.until_done(unit)
+
+    async def _decide(self, item: Plain) -> None:
+        wanted = index_keys.expected_keys(item, self._target)
+        if wanted.problem is not None:
+            self.tally.problems.append(Problem(index_keys.name_of(item), wanted.problem))
+        elif wanted.is_met_by(item):
+            self.tally.right += 1
+        else:
+            if self._way.write:
+                await self._way.pace.take()
+                await self._note_month(wanted.keys)
+                await self._table.write(index_keys.stamp_keys(item, self._target, wanted.keys))
+            self.tally.stamped += 1
+
+    async def _note_month(self, wanted: Mapping[str, str | None]) -> None:
+        note = index_keys.month(wanted, self._target)
+        if note is not None and note.key[1] not in self._months:
+            await self._table.write(note)
+            self._months.add(note.key[1])
+
+    async def _remember(self, start: Any) -> None:
+        if start is None:
+            await self._table.write(delete(self._key))
+            return
+        item = {
+            "kind": "checkpoint",
+            "target": str(self._target),
+            "through": self._way.through.value,
+            "start": json.dumps(start),
+            "tally": json.dumps(_dump(self.tally)),
+        }
+        await self._table.write(put(self._key, item))
+
+
+async def _all(slots: asyncio.Semaphore, units: list[Any]) -> None:
+    """All of them, some at a time; the first error stops the rest."""
+
+    async def one(unit: Any) -> None:
+        async with slots:
+            await unit
+
+    tasks = [asyncio.ensure_future(one(unit)) for unit in units]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for unit in units:
+            unit.close()
+
+
+def _dump(tally: Tally) -> dict[str, Any]:
+    """Bounded, since it has to fit into an item."""
+    kept = tally.problems[:_REMEMBERED]
+    return {
+        "looked": tally.looked,
+        "rows": tally.rows,
+        "right": tally.right,
+        "stamped": tally.stamped,
+        "gone": tally.gone,
+        "unnamed": tally.unnamed + len(tally.problems) - len(kept),
+        "problems": [[one.name, one.why] for one in kept],
+    }
+
+
+def _tally_of(dumped: dict[str, Any]) -> Tally:
+    problems = [Problem(name, why) for name, why in dumped.pop("problems")]
+    return Tally(**dumped, problems=problems, resumed=True)
