@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from afterturn.aws.account import Account, LaneTarget, open_table
 from afterturn.aws.lane_audit.dotenv_file import read_dotenv
 from afterturn.aws.lane_audit.ecs import read_service
 from afterturn.aws.lane_audit.functions import own_function, own_functions, read_event_sources, read_function, role_of
-from afterturn.aws.lane_audit.types import EventSource, Runtime, RuntimeKind, RuntimeRole
-from afterturn.aws.lane_audit.vercel import TARGETS, Vercel, open_vercel, read_project
+from afterturn.aws.lane_audit.types import TARGETS, EventSource, Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput
+
+if TYPE_CHECKING:
+    from afterturn.aws.lane_audit.vercel import Vercel
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ async def _projects(
 ) -> Iterable[Runtime]:
     if not targets:
         return ()
+    from afterturn.aws.lane_audit.vercel import open_vercel, read_project  # noqa: PLC0415 - loads an HTTP client
+
     async with open_vercel(vercel()) as api:
         for one in targets:
             target = one.part or TARGETS[lane.lane]
@@ -131,6 +135,8 @@ async def _projects(
 
 def vercel_of(token: str | None, team: str | None, url: str) -> Vercel:
     """Raises ConfigError without a token."""
+    from afterturn.aws.lane_audit.vercel import Vercel  # noqa: PLC0415 - see above
+
     if not token:
         raise ConfigError("VERCEL_TOKEN is not set; make a token that may read the project, and put it there")
     return Vercel(token.strip(), team, url)

@@ -37,6 +37,10 @@ WORKERS = frozenset({RuntimeRole.WORKER, RuntimeRole.UP})
 NEED_TEMPORAL = POLLERS | WORKERS
 
 
+TARGETS = {"prod": "production", "preview": "preview", "dev": "development"}
+"""The Vercel target that a lane is deployed to by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """One deployment of the code and its variables.

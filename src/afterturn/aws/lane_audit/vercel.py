@@ -19,9 +19,6 @@ from afterturn.aws.lane_audit.types import Environment, Runtime, RuntimeKind, Ru
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
 
 API = "https://api.vercel.com"
-TARGETS = {"prod": "production", "preview": "preview", "dev": "development"}
-"""The target that a lane is deployed to where none is named."""
-
 _ATTEMPTS = 4
 _LONGEST_WAIT_S = 30.0
 _PAGES = 100
