@@ -47,7 +47,7 @@ class TestAHealthyLane:
             {
                 "kind": "ecs",
                 "runtime": "main/worker",
-                "wire": "AFTERTURN_TEMPORAL_API_KEY",
+                "setting": "AFTERTURN_TEMPORAL_API_KEY",
                 "secret": True,
                 "present": True,
             }
@@ -85,7 +85,7 @@ class TestFunctions:
         line = next(line for line in done.out.splitlines() if line.startswith("crossed"))
         assert line.split("  ")[0] == "crossed"
         assert " ".join(line.split()) == (
-            "crossed lambda afterturn-prod-bridge:live AFTERTURN_TABLE found afterturn-preview, wanted afterturn-prod"
+            "crossed lambda afterturn-prod-bridge:live AFTERTURN_TABLE found afterturn-preview, expected afterturn-prod"
         )
 
     def test_what_serves_is_read_not_what_was_written_last(self, healthy: Lane) -> None:
@@ -113,7 +113,9 @@ class TestFunctions:
     def test_a_bridge_that_is_called_for_one_queue_only_is_found(self, prod: Lane) -> None:
         prod.function("afterturn-prod-bridge", {**settings("prod"), **TEMPORAL}, reads=(prod.names.main,))
         done = prod.audit("--json")
-        assert [(one["wire"], one["wanted"]) for one in done.json["findings"]] == [("event source", prod.names.retry)]
+        assert [(one["setting"], one["wanted"]) for one in done.json["findings"]] == [
+            ("event source", prod.names.retry)
+        ]
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found_though_nobody_named_it(self, healthy: Lane) -> None:
         healthy.function("afterturn-preview-bridge", settings("preview"), reads=(healthy.names.main,))
@@ -189,7 +191,7 @@ class TestServices:
         healthy.service("filed", [container({"AFTERTURN_PROFILE": "aws"}, environmentFiles=file)])
         done = healthy.audit("--ecs", "main/filed", "--json")
         assert (done.code, done.json["clean"], done.json["findings"]) == (0, False, [])
-        assert "AFTERTURN_LANE" in [one["wire"] for one in done.json["unread"]]
+        assert "AFTERTURN_LANE" in [one["setting"] for one in done.json["unread"]]
         assert healthy.audit("--ecs", "main/filed", "--strict").code == 3
 
 

@@ -44,7 +44,7 @@ def test_the_target_is_the_lanes_own_where_none_is_named(prod: Lane, api: Vercel
     assert audit(prod, api, "--vercel", "site").code == 0
     done = audit(prod, api, "--vercel", "site:preview", "--json")
     assert done.code == 3
-    assert [(one["kind"], one["runtime"], one["wire"], one["found"]) for one in done.json["findings"]] == [
+    assert [(one["kind"], one["runtime"], one["setting"], one["found"]) for one in done.json["findings"]] == [
         ("vercel", "site:preview", "AFTERTURN_LANE", "preview"),
         ("vercel", "site:preview", "AFTERTURN_TABLE", "afterturn-preview"),
     ]
@@ -70,7 +70,7 @@ def test_what_could_not_be_read_is_never_clean_and_hides_nothing(
     prod.set("afterturn-prod-bridge", {**settings("prod", AFTERTURN_TABLE="afterturn-dev"), **TEMPORAL})
     told = audit(prod, api, "--vercel", "site", "--json")
     assert (told.code, told.json["complete"], told.json["clean"]) == (2, False, False)
-    assert [one["wire"] for one in told.json["findings"]] == ["AFTERTURN_TABLE"]
+    assert [one["setting"] for one in told.json["findings"]] == ["AFTERTURN_TABLE"]
 
 
 def test_what_is_stored_so_that_nobody_reads_it_is_strictly_taken_for_a_fault(prod: Lane, api: VercelApi) -> None:

@@ -149,7 +149,7 @@ class TestOpening:
     async def test_a_settler_and_a_bridge_say_so_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         await asserts_raised(StreamUnavailable, "afterturn aws provision")
         monkeypatch.setenv("AFTERTURN_TABLE", "afterturn-preview")
-        await asserts_raised(ConfigError, "lane preview's by its name")
+        await asserts_raised(ConfigError, "belongs to lane preview by its name")
 
     async def test_a_settler_wants_a_whole_table(self, lane: Access) -> None:
         await asyncio.to_thread(queues, lane)
@@ -189,7 +189,7 @@ class TestFunctions:
     def test_the_bridge_of_a_crossed_lane_is_not_put_into_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AFTERTURN_TABLE", "afterturn-prod")
         for call_it in (BridgeFunction(), FunnelFunction()):
-            with pytest.raises(ConfigError, match="lane prod's"):
+            with pytest.raises(ConfigError, match="lane prod by its name"):
                 call_it({"afterturn": "probe"})
 
     def test_the_funnel(self, lane: Access) -> None:

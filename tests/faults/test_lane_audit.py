@@ -47,7 +47,7 @@ def test_what_is_not_there_hides_nothing_of_the_rest(prod: Lane, tmp_path: Path)
     file = write_dotenv(tmp_path / "w.env", {**settings("preview"), **TEMPORAL})
     done = prod.audit("--lambda", "gone", "--dotenv", f"{file}=worker")
     assert done.code == 2
-    for text in ("found afterturn-dev, wanted afterturn-prod", "found preview, wanted prod"):
+    for text in ("found afterturn-dev, expected afterturn-prod", "found preview, expected prod"):
         assert text in done.out
     assert "Nothing missing" not in done.err
 

@@ -117,6 +117,25 @@ class TestAnyCrossedWire:
         assert missing.wanted == (names.main if first else names.retry)
 
 
+def test_mappings_that_wait_for_the_first_deployment_are_no_fault() -> None:
+    """The stack makes them disabled, with a function that only says that nothing is deployed yet."""
+    runtimes, feeds = healthy("prod")
+    polled = [each for each in runtimes if each.kind is not RuntimeKind.LAMBDA]
+    polled.append(replace(runtime_of(RuntimeRole.WORKER), name=".env.bridge", role=RuntimeRole.UP))
+    waiting = [replace(each, enabled=False) for each in feeds]
+    assert audit(wanted_of("prod"), polled, waiting).findings == ()
+    assert audit(wanted_of("prod"), polled, feeds).findings != ()
+
+
+@pytest.mark.parametrize(("missing", "setting"), [("partial", "ReportBatchItemFailures"), ("concurrency", "Maximum")])
+def test_a_mapping_reports_failures_and_has_a_maximum_concurrency(missing: str, setting: str) -> None:
+    runtimes, feeds = healthy("prod")
+    feeds[0] = replace(feeds[0], partial=False) if missing == "partial" else replace(feeds[0], concurrency=None)
+    (finding,) = audit(wanted_of("prod"), runtimes, feeds).findings
+    assert finding.fault is Fault.MISSING
+    assert setting in finding.wanted
+
+
 class TestAMissingWire:
     @pytest.mark.parametrize("role", list(RuntimeRole)[:4])
     @pytest.mark.parametrize("name", ["AFTERTURN_PROFILE", "AFTERTURN_LANE"])

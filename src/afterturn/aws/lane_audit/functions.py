@@ -9,7 +9,7 @@ from afterturn.aws.account import Location
 from afterturn.aws.errors import code_of, translated
 from afterturn.aws.lane_audit.types import EventSource, Runtime, RuntimeKind, RuntimeRole
 from afterturn.aws.names import Names
-from afterturn.aws.stack import ALIAS
+from afterturn.aws.stack import ALIAS, FIRST_VERSION
 from afterturn.errors import NotFound, StoreReadOnly
 
 _OWN = {"bridge": RuntimeRole.BRIDGE, "webhooks": RuntimeRole.INBOUND}
@@ -26,9 +26,10 @@ def role_of(name: str) -> RuntimeRole:
 
 
 async def own_function(client: Any, name: str, role: RuntimeRole) -> Runtime | None:
-    """A function of the lane at its alias, where there is such a function."""
+    """A function of the lane at its alias; None if there is none, or nothing was deployed to it yet."""
     if (told := await _configuration(client, name, ALIAS)) is not None:
-        return _runtime(told, name, ALIAS, role)
+        is_deployed = told.get("Version") != FIRST_VERSION or told.get("Environment")
+        return _runtime(told, name, ALIAS, role) if is_deployed else None
     if (told := await _configuration(client, name, None)) is None:
         return None
     return _runtime(told, name, ALIAS, role, lacks=f"alias {ALIAS}")
