@@ -218,6 +218,9 @@ def as_written(value: object) -> str | None:
 
 
 PREFIX = "AFTERTURN_"
+CHANNEL_VARIABLES = tuple(f"{PREFIX}{provider.opened_by.upper()}" for provider in PROVIDERS)
+"""Those that configure a channel: one for each provider."""
+
 VARIABLES = frozenset(f"{PREFIX}{field.upper()}" for field in Settings.model_fields) | {
     f"{PREFIX}APP",
     f"{PREFIX}LOG_LEVEL",

@@ -20,7 +20,6 @@ from afterturn.aws.errors import code_of, translated
 from afterturn.aws.names import Names
 from afterturn.aws.package import Package
 from afterturn.aws.stack import ALIAS, FIRST_VERSION, FUNCTIONS, Patience, TimedOut
-from afterturn.config import CHANNELS
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound, StoreBusy, StoreError, StoreForeign
 from afterturn.model import Emitter
 
@@ -391,9 +390,6 @@ def obsolete(versions: Iterable[int], named: Iterable[str], *, keep: int) -> tup
     return tuple(str(version) for version in existing if str(version) not in stay)
 
 
-# The way back.
-
-
 @dataclass(frozen=True, slots=True)
 class Rollback:
     """``serving``: the version that serves; ``target``: the one that is to; equal if nothing has to be done."""
@@ -478,9 +474,6 @@ def _named(alias: Mapping[str, Any]) -> Iterator[str]:
     yield from filter(None, (before(alias), _withdrawn(alias)))
 
 
-# The content of a function.
-
-
 def content_changes(function: Mapping[str, Any], sha256: str, variables: Mapping[str, str]) -> Iterator[str]:
     """What differs between a function's configuration and what it is to have; variables by name, without values."""
     if function.get("CodeSha256") != sha256:
@@ -513,6 +506,7 @@ def environment(
     endpoint: str | None = None,
     passed: Iterable[str] = (),
     unset: Iterable[str] = (),
+    channels: Iterable[str] = (),
 ) -> dict[str, str]:
     """The variables of a function.
 
@@ -526,13 +520,14 @@ def environment(
         endpoint: An endpoint other than AWS.
         passed: Names of further variables of the shell that it gets.
         unset: Names of variables that it loses.
+        channels: Names of the variables that configure a channel.
 
     Raises:
         InvalidInput: A name is illegal or not set, or there is more than Lambda accepts.
         ConfigError: The bridge could not reach Temporal.
     """
     chosen = {name: value for name, value in shell.items() if _is_for(part, name)} | passed_variables(passed, shell)
-    if app is not None and wants_app(part, {**current, **chosen}):
+    if app is not None and wants_app(part, {**current, **chosen}, channels):
         chosen["AFTERTURN_APP"] = app
     if endpoint is not None:
         chosen["AFTERTURN_AWS_ENDPOINT_URL"] = endpoint
@@ -572,13 +567,13 @@ def passed_variables(names: Iterable[str], shell: Mapping[str, str]) -> dict[str
     return values
 
 
-def wants_app(part: Part, variables: Mapping[str, str]) -> bool:
+def wants_app(part: Part, variables: Mapping[str, str], channels: Iterable[str]) -> bool:
     """Whether it loads an app: the bridge for its consumers, the webhooks for the responder of a channel."""
-    return part is Part.BRIDGE or has_channels(variables)
+    return part is Part.BRIDGE or has_channels(variables, channels)
 
 
-def has_channels(variables: Mapping[str, str]) -> bool:
-    return any(variables.get(f"AFTERTURN_{name.upper()}") for name in CHANNELS)
+def has_channels(variables: Mapping[str, str], channels: Iterable[str]) -> bool:
+    return any(variables.get(name) for name in channels)
 
 
 def services_of(part: Part, variables: Mapping[str, str]) -> frozenset[str]:
@@ -592,9 +587,6 @@ def _is_for(part: Part, name: str) -> bool:
     if setting == name:
         return False
     return setting in _BRIDGE_SETTINGS if part is Part.BRIDGE else not _NOT_FOR_WEBHOOKS.fullmatch(setting)
-
-
-# Calls.
 
 
 async def _refuse_other_readers(account: Account, names: Names, function: str) -> None:

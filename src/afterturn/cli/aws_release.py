@@ -20,6 +20,7 @@ from afterturn.aws.stack import ALIAS, Patience
 from afterturn.cli.aws_options import DryRun, Timeout, run, seconds, with_lane
 from afterturn.cli.options import AppName, Json
 from afterturn.cli.output import facts, note, table, write_json
+from afterturn.config import CHANNEL_VARIABLES
 from afterturn.errors import InvalidInput
 from afterturn.inbox.presentation import count
 
@@ -134,7 +135,7 @@ def deploy(
         package.check_size(finished, through_s3=bucket is not None)
     # Requirements may bring the app's module, too: that is known only when they are installed.
     files = finished.files if finished is not None else None if contents.requirements else included
-    if files is not None and release.wants_app(function, os.environ):
+    if files is not None and release.wants_app(function, os.environ, CHANNEL_VARIABLES):
         package.check_app(files, contents.app)
     if out is not None:
         package.check_machine(runtime or "python3.13", architecture or "x86_64")
@@ -154,6 +155,7 @@ def deploy(
                 endpoint=lane.endpoint,
                 passed=env or (),
                 unset=unset or (),
+                channels=CHANNEL_VARIABLES,
             )
             note(f"lane {lane.lane}, account {account.identity.account}, region {account.region}")
             if files is not None:
@@ -266,7 +268,7 @@ def _build(
             runtime=runtime,
             architecture=architecture,
             requirements=contents.requirements,
-            channels=release.has_channels(variables),
+            channels=release.has_channels(variables, CHANNEL_VARIABLES),
         )
         services = {*contents.services, *release.services_of(function, variables)}
         made = package.build(function, Path(folder), contents.include, services)

@@ -22,12 +22,12 @@ from tests.unit.aws.wires_lane import (
 )
 
 from afterturn.aws.account import Location
-from afterturn.aws.lane_audit.compare import audit
-from afterturn.aws.lane_audit.functions import own_functions
-from afterturn.aws.lane_audit.types import Fault, Runtime, RuntimeKind, RuntimeRole, Unread
 from afterturn.aws.names import LANES, Names
 from afterturn.aws.release import Part, environment
 from afterturn.aws.stack import ALIAS
+from afterturn.lane_audit.compare import audit
+from afterturn.lane_audit.functions import own_functions
+from afterturn.lane_audit.types import Fault, Runtime, RuntimeKind, RuntimeRole, Unread
 
 
 class TestAHealthyLane:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.aws.lane_audit.dotenv_file import read_dotenv
-from afterturn.aws.lane_audit.read import RuntimeTarget, parse_target
-from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import InvalidInput, NotFound
+from afterturn.lane_audit.dotenv_file import read_dotenv
+from afterturn.lane_audit.read import RuntimeTarget, parse_target
+from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 
 def read(path: Path, text: str | bytes) -> Runtime:

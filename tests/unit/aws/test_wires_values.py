@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.unit.aws.wires_lane import ACCOUNT, REGION, alone, healthy, one, runtime_of, wanted_of, with_value, without
 
 from afterturn.aws.account import Location
-from afterturn.aws.lane_audit.compare import audit
-from afterturn.aws.lane_audit.event_sources import SOURCE
-from afterturn.aws.lane_audit.settings import PRIVATE, SECRET
-from afterturn.aws.lane_audit.types import EventSource, Fault, RuntimeKind, RuntimeRole
 from afterturn.config import VARIABLES, Settings
+from afterturn.lane_audit.compare import audit
+from afterturn.lane_audit.event_sources import SOURCE
+from afterturn.lane_audit.settings import PRIVATE, SECRET
+from afterturn.lane_audit.types import EventSource, Fault, RuntimeKind, RuntimeRole
 
 
 class TestNames:

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
 from tests.unit.aws.wires_lane import alone
 
-from afterturn.aws.lane_audit.read import vercel_of
-from afterturn.aws.lane_audit.types import Runtime, RuntimeRole
-from afterturn.aws.lane_audit.vercel import open_vercel, read_project
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
+from afterturn.lane_audit.read import vercel_of
+from afterturn.lane_audit.types import Runtime, RuntimeRole
+from afterturn.lane_audit.vercel import open_vercel, read_project
 
 WIRES = {
     "AFTERTURN_PROFILE": "aws",

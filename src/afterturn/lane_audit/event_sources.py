@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from afterturn.aws.lane_audit.types import (
+from afterturn.lane_audit.types import (
     POLLERS,
     EventSource,
     Fault,

@@ -7,10 +7,10 @@ from typing import Any
 
 from afterturn.aws.account import Location
 from afterturn.aws.errors import code_of, translated
-from afterturn.aws.lane_audit.types import EventSource, Runtime, RuntimeKind, RuntimeRole
 from afterturn.aws.names import Names
 from afterturn.aws.stack import ALIAS, FIRST_VERSION
 from afterturn.errors import NotFound, StoreReadOnly
+from afterturn.lane_audit.types import EventSource, Runtime, RuntimeKind, RuntimeRole
 
 _OWN = {"bridge": RuntimeRole.BRIDGE, "webhooks": RuntimeRole.INBOUND}
 

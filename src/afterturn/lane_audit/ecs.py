@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from afterturn.aws.errors import code_of, translated
-from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import InvalidInput, NotFound, StoreError
+from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 _ABSENT = frozenset({"ClusterNotFoundException", "ServiceNotFoundException"})
 

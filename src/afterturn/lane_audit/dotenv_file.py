@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dotenv.parser import parse_stream
 
-from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import InvalidInput, NotFound
+from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 
 def read_dotenv(path: Path, role: RuntimeRole | None) -> Runtime:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from afterturn.aws.lane_audit.event_sources import event_source_findings
-from afterturn.aws.lane_audit.settings import (
+from afterturn.aws.names import LANES
+from afterturn.config import PREFIX, VARIABLES
+from afterturn.lane_audit.event_sources import event_source_findings
+from afterturn.lane_audit.settings import (
     ENDPOINTS,
     PRIVATE,
     REGIONS,
@@ -19,7 +21,7 @@ from afterturn.aws.lane_audit.settings import (
     understood,
     variable,
 )
-from afterturn.aws.lane_audit.types import (
+from afterturn.lane_audit.types import (
     NEED_TEMPORAL,
     WORKERS,
     EventSource,
@@ -31,8 +33,6 @@ from afterturn.aws.lane_audit.types import (
     RuntimeRole,
     Unread,
 )
-from afterturn.aws.names import LANES
-from afterturn.config import PREFIX, VARIABLES
 
 PROFILE, LANE, TABLE, REGION = map(variable, ("profile", "lane", "table", "aws_region"))
 ENDPOINT, EMITTER, ACCOUNT = map(variable, ("aws_endpoint_url", "emitter", "aws_account"))

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afterturn.aws.account import Account, LaneTarget, open_table
-from afterturn.aws.lane_audit.dotenv_file import read_dotenv
-from afterturn.aws.lane_audit.ecs import read_service
-from afterturn.aws.lane_audit.functions import own_function, own_functions, read_event_sources, read_function, role_of
-from afterturn.aws.lane_audit.types import TARGETS, EventSource, Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput
+from afterturn.lane_audit.dotenv_file import read_dotenv
+from afterturn.lane_audit.ecs import read_service
+from afterturn.lane_audit.functions import own_function, own_functions, read_event_sources, read_function, role_of
+from afterturn.lane_audit.types import TARGETS, EventSource, Runtime, RuntimeKind, RuntimeRole
 
 if TYPE_CHECKING:
-    from afterturn.aws.lane_audit.vercel import Vercel
+    from afterturn.lane_audit.vercel import Vercel
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ async def _projects(
 ) -> Iterable[Runtime]:
     if not targets:
         return ()
-    from afterturn.aws.lane_audit.vercel import open_vercel, read_project  # noqa: PLC0415 - loads an HTTP client
+    from afterturn.lane_audit.vercel import open_vercel, read_project  # noqa: PLC0415 - loads an HTTP client
 
     async with open_vercel(vercel()) as api:
         for one in targets:
@@ -135,7 +135,7 @@ async def _projects(
 
 def vercel_of(token: str | None, team: str | None, url: str) -> Vercel:
     """Raises ConfigError without a token."""
-    from afterturn.aws.lane_audit.vercel import Vercel  # noqa: PLC0415 - see above
+    from afterturn.lane_audit.vercel import Vercel  # noqa: PLC0415 - see above
 
     if not token:
         raise ConfigError("VERCEL_TOKEN is not set; make a token that may read the project, and put it there")
