@@ -223,7 +223,8 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
     open_lane(access, session, monkeypatch, "prod")
     zip_ = tmp_path / "webhooks.zip"
     with zipfile.ZipFile(zip_, "w") as archive:
-        archive.writestr("afterturn/__init__.py", "")
+        for name in ("afterturn/__init__.py", "index.py"):
+            archive.writestr(name, "")
     told = set()
     for words in (
         ["lane", "audit"],
@@ -236,4 +237,4 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
         told.add(done.err)
     (line,) = told
     assert "has no table afterturn-dev" in line
-    assert "`afterturn aws provision` makes it" in line
+    assert "`afterturn aws provision` creates it" in line

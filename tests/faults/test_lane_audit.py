@@ -70,7 +70,7 @@ def test_it_refuses_a_table_that_is_another_lanes(
     lane = open_lane(access, session, monkeypatch, "prod")
     lane.do(tagged)
     done = lane.audit()
-    assert (done.code, done.out, "lane preview's" in done.err) == (2, "", True)
+    assert (done.code, done.out, "belongs to lane preview" in done.err) == (2, "", True)
 
 
 def test_a_lane_that_is_not_in_this_account_is_told(prod: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
