@@ -16,7 +16,7 @@ import pytest
 from tests.unit.channels.channels import NOW, assert_survives, here, request, signed_sample
 from tests.unit.channels.mutations import mutate
 
-from afterturn.channels.twilio import voice
+from afterturn.channels.twilio import webhook as twilio
 from afterturn.channels.types import Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 from afterturn.clock import to_millis
@@ -32,11 +32,11 @@ def refused(check: Callable[[], None], *secrets: str) -> None:
 @here
 def test_twilio_signs_calls_like_texts() -> None:
     signed, meta = signed_sample("voice/twilio-voice-completed")
-    voice.verify(signed, meta["auth_token"])
-    voice.verify(signed, meta["auth_token"])
-    refused(lambda: voice.verify(signed, "12346"))
-    refused(lambda: voice.verify(replace(signed, headers={}), meta["auth_token"]))
-    refused(lambda: voice.verify(replace(signed, body=signed.body.removesuffix(b"&FromState=")), meta["auth_token"]))
+    twilio.verify(signed, meta["auth_token"])
+    twilio.verify(signed, meta["auth_token"])
+    refused(lambda: twilio.verify(signed, "12346"))
+    refused(lambda: twilio.verify(replace(signed, headers={}), meta["auth_token"]))
+    refused(lambda: twilio.verify(replace(signed, body=signed.body.removesuffix(b"&FromState=")), meta["auth_token"]))
 
 
 BODY = b'{"message": {"type": "hang"}}'

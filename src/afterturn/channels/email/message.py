@@ -1,6 +1,6 @@
-"""A mail as it arrives: what it says, whose conversation it belongs to, whether a machine may answer it. Pure.
+"""Inbound mail: its text, its conversation, and whether it gets an automatic reply. Pure.
 
-The parts that the channels share. Its time is that of its receipt: the ``Date`` header is the sender's and is only
+Shared by the mail providers. Its time is that of its receipt: the ``Date`` header is the sender's and is only
 shown. Its id is its ``Message-ID``; without one, what the provider calls it, else a hash of its content. Its text is
 what is new in it, beside the whole. Where the body is empty the subject is what was said.
 """
@@ -58,7 +58,7 @@ class MailReceipt:
     """How a mail reached us: what its sender has no say in.
 
     ``accounts``: the mailboxes of ours that it was delivered to, if known; ``own``: our addresses, or domains as
-    ``@example.com``; ``mail_id``: what the provider calls it; ``hush``: what the provider found out about it.
+    ``@example.com``; ``mail_id``: what the provider calls it; ``suppress``: set if the provider found it to be spam.
     """
 
     at: datetime
@@ -75,8 +75,8 @@ class ReceivedMail:
     """What is in a mail, however it was carried.
 
     ``references``: ids of earlier mails, oldest first; ``new_text``: what the provider says is new in it;
-    ``headers``, ``kinds``: for :func:`~afterturn.channels.email.suppression.hush_of`; ``problem``: why it was not
-    as it should.
+    ``headers``, ``kinds``: for :func:`~afterturn.channels.email.suppression.suppress_reason`; ``problem``: what is
+    wrong with the mail.
     """
 
     message_id: str
@@ -109,11 +109,11 @@ def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
     own = receipt.own | frozenset(receipt.accounts)
     outbound = is_own(sender, own)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
-    hush = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.suppress
+    suppress = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.suppress
     if outbound and receipt.extra.get("dmarc") == "FAIL":
         # In our name, and our own domain disowns it: nothing that we have said.
-        outbound, hush, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
-    answers = _answers(mail, receipt, account, own) if hush is None and not outbound else None
+        outbound, suppress, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
+    answers = _answers(mail, receipt, account, own) if suppress is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
         sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
@@ -129,7 +129,7 @@ def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
         attachments=_attachments(mail.attachments, extra),
         participants=tuple(people)[:MAX_PARTICIPANTS],
         sent_at=mail.sent_at,
-        suppress=hush,
+        suppress=suppress,
         extra={**extra, **receipt.extra},
         full_text=whole,
     )

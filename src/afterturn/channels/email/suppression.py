@@ -1,4 +1,4 @@
-"""Which mail must not be answered by a machine, and how ours says that it is one's. Pure.
+"""Mail that gets no automatic reply, and the headers that mark ours. Pure.
 
 After RFC 3834, and what senders do who have not read it. ``X-Auto-Response-Suppress`` is no reason: Outlook sets it on
 what people write.
@@ -36,7 +36,7 @@ READ_HEADERS = (
     "X-Mailman-Version",
     OWN_HEADER,
 )
-"""What :func:`hush_of` wants to know, each under its name in lower case."""
+"""The headers that :func:`suppress_reason` reads."""
 
 _REPORT = re.compile(r"multipart/report\b", re.I)
 _REPORT_TYPE = re.compile(r"\breport-type\s*=\s*\"?([\w-]{1,60})", re.I)

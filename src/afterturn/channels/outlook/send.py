@@ -32,7 +32,7 @@ from afterturn.ids import legal_id
 MAX_RAW_BYTES = 2 * 2**20
 """Graph takes 4 MB a request, and base64 makes a third more of it."""
 
-PROBLEMS = ProviderErrors(
+ERRORS = ProviderErrors(
     permanent={
         **dict.fromkeys(("ErrorInvalidRecipients", "ErrorInvalidSmtpAddress"), Reason.BAD_ADDRESS),
         **dict.fromkeys(("ErrorMessageSizeExceeded", "RequestEntityTooLarge"), Reason.TOO_LONG),
@@ -129,7 +129,7 @@ class GraphSender:
 def graph_failure(answer: HttpResponse, access: GraphClient) -> SendFailed | None:
     """What Graph means by an answer that is no success; None for a refusal that nothing is known of."""
     code = _code(answer)
-    if found := failure_of("graph", answer, access.clock()) or PROBLEMS.error_of("graph", code):
+    if found := failure_of("graph", answer, access.clock()) or ERRORS.error_of("graph", code):
         return found
     if answer.status in (403, 404):
         return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)

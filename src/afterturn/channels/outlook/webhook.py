@@ -67,15 +67,15 @@ def verify(request: WebhookRequest, *, client_states: Collection[str]) -> None:
 
 
 def parse(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[ChannelEvent, ...]:
-    """The arrivals of a verified request, in order, each message once; what is wrong in a batch stays alone.
+    """The events of a verified request, in order, each message once. A bad notification does not affect the others.
 
-    Raises Rejected (400, 413) for what Graph would not send.
+    Raises Rejected (400, 413) for a body that Graph would not send.
     """
     token = _token(request)
     if token is not None:
         return (ImmediateResponse(200, token),)
-    found = (_arrival(notification, client_states) for notification in _notifications(request))
-    return tuple(_once(found))
+    events = (_event(notification, client_states) for notification in _notifications(request))
+    return tuple(_without_repeats(events))
 
 
 def parse_fetched(
@@ -131,7 +131,7 @@ def _is_ours(notification: object, client_states: Collection[str]) -> bool:
     return isinstance(given, str) and any(secrets_equal(given, state) for state in client_states)
 
 
-def _arrival(notification: object, client_states: Collection[str]) -> ChannelEvent:
+def _event(notification: object, client_states: Collection[str]) -> ChannelEvent:
     if not _is_ours(notification, client_states):
         return Ignored("wrong-client-state")
     reference = {
@@ -155,17 +155,17 @@ def _arrival(notification: object, client_states: Collection[str]) -> ChannelEve
     return FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND, **reference})
 
 
-def _once(arrivals: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
+def _without_repeats(events: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
     seen: set[tuple[str, str, str]] = set()
-    for found in arrivals:
-        if isinstance(found, FetchRequest):
+    for event in events:
+        if isinstance(event, FetchRequest):
             # Told by two subscriptions it is two: one of them may be none of ours. Case tells ids of mail apart.
-            where, _, mail = found.reference["resource"].rpartition("/")
-            name = (where.lower(), mail, found.reference["subscription"])
+            where, _, mail = event.reference["resource"].rpartition("/")
+            name = (where.lower(), mail, event.reference["subscription"])
             if name in seen:
                 continue
             seen.add(name)
-        yield found
+        yield event
 
 
 def _written(message: dict[str, object]) -> ReceivedMail:

@@ -1,4 +1,4 @@
-"""Mail that SES laid into S3."""
+"""Fetches mail that SES stored in S3."""
 
 from __future__ import annotations
 

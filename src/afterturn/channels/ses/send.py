@@ -42,7 +42,7 @@ QUOTA_PAUSE = timedelta(hours=1)
 _ID = re.compile(r"[!-~]{1,200}\Z")
 _UNVERIFIED = "not verified"
 
-PROBLEMS = ProviderErrors(
+ERRORS = ProviderErrors(
     temporary={
         **dict.fromkeys(
             ("TooManyRequestsException", "Throttling", "ThrottlingException", "SlowDown"), Reason.THROTTLED
@@ -144,7 +144,7 @@ def _failed(error: Exception, now: datetime) -> SendFailed | None:
     answer = _answer(error)
     if answer.status == 403:
         return TryLater("ses", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-    known = PROBLEMS.error_of("ses", code, after=QUOTA_PAUSE if code == "LimitExceededException" else None)
+    known = ERRORS.error_of("ses", code, after=QUOTA_PAUSE if code == "LimitExceededException" else None)
     return known or failure_of("ses", answer, now) or Undeliverable("ses", Reason.REFUSED, code)
 
 

@@ -106,15 +106,15 @@ class SnsClient:
         if not _CONFIRMED.search(answer):
             raise TryLater("sns", Reason.UNAVAILABLE, "unreadable")
 
-    async def confirm_subscription(self, upkeep: SubscriptionEvent) -> None:
-        """Confirm a subscription of a topic that our settings name, also one that has ended.
+    async def confirm_subscription(self, event: SubscriptionEvent) -> None:
+        """Confirm a subscription to one of our topics, also one that was ended.
 
-        Whoever has read a notification can end it, as each holds the address that does. It is over for good where the
-        settings name its topic no longer.
+        Each notification holds a URL that ends the subscription, so anybody who has read one can end it. To end it for
+        good, remove its topic from the settings.
         """
-        if upkeep.action == "resubscribe":
+        if event.action == "resubscribe":
             telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="to-be-confirmed-anew")
-        await self.confirm(upkeep.reference["url"])
+        await self.confirm(event.reference["url"])
 
     async def _get(self, url: str, max_bytes: int) -> bytes:
         if not _OF_SNS.fullmatch(url):

@@ -1,10 +1,10 @@
-"""Mail through Amazon SES, told by SNS: mail that came in, and how mail of ours fared.
+"""The webhook of Amazon SES, which SNS calls: inbound mail and the delivery status of ours.
 
 https://docs.aws.amazon.com/ses/latest/dg/receiving-email-notifications-contents.html and
 https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html. A mail comes with the
 notification, as text or as base64, or lies in S3: then :func:`parse` requests it and :func:`parse_fetched` reads it.
 
-What SES takes for spam or a virus is stored and hushed: a filter that errs must not lose a tenant's mail.
+Mail that SES takes for spam or a virus is stored and gets no automatic reply: a filter's error must not lose mail.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ _SOFT_BOUNCE_RANK = 25
 
 
 def parse(request: WebhookRequest, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
-    """The arrivals of a verified request. ``own``: our addresses, or domains as ``@example.com``.
+    """The events of a verified request. ``own``: our addresses, or domains such as ``@example.com``.
 
-    Raises Rejected (400) for what is no envelope of SNS.
+    Raises Rejected (400) for a body that is not an envelope of SNS.
     """
     envelope = open_envelope(request)
     if envelope.kind != "Notification":
         if envelope.subscribe_url is None:
             return (Ignored("subscribe-url-not-of-sns"),)
-        # Both are confirmed at the same address: what has ended begins anew, as long as the topic is one of ours.
+        # Both are confirmed at the same URL: a subscription that was ended is made again while its topic is ours.
         action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
         return (SubscriptionEvent("sns", action, {"url": envelope.subscribe_url, "topic": clean_line(envelope.topic)}),)
     return parse_notification(envelope.message, now=now, own=own)
 
 
 def parse_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
-    """The arrivals of what SES wrote into the envelope. Never raises but MissingExtra."""
+    """The events of the message that SES put into the envelope. Raises only MissingExtra."""
     notification = json_object(text.encode("utf-8", "surrogatepass"))
     if notification is None:
         return (Ignored("not-from-ses"),)
@@ -87,17 +87,17 @@ def parse_notification(text: str, *, now: datetime, own: Collection[str] = froze
 
 
 def parse_fetched(
-    asked: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()
+    request: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()
 ) -> InboundMessage:
     """The mail that :func:`parse` requested, as it lay in S3."""
-    reference = asked.reference
+    reference = request.reference
     verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
     receipt = MailReceipt(
         at=received_time(reference.get("received_at"), now),
         accounts=tuple(reference.get("accounts", "").split()),
         own=frozenset(own),
         mail_id=reference.get("mail_id"),
-        suppress=_hush(verdicts),
+        suppress=_suppress_reason(verdicts),
         extra={**verdicts, "raw": clean_line(f"s3://{reference['bucket']}/{reference['key']}")},
     )
     return read_mail(raw, receipt)
@@ -122,7 +122,7 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Chan
             own=frozenset(own),
             mail_id=mail_id or None,
             envelope_sender=clean_line(get_path(notification, "mail", "source")),
-            suppress=_hush(verdicts),
+            suppress=_suppress_reason(verdicts),
             extra=verdicts,
         )
         return read_mail(_bytes(content, get_path(action, "encoding")), receipt)
@@ -144,12 +144,12 @@ def _bytes(content: str, encoding: object) -> bytes:
 
 
 def _verdicts(receipt: object) -> dict[str, str]:
-    """Those that are no ``PASS``."""
+    """The verdicts other than ``PASS``."""
     found = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
     return {name: status for name, status in found.items() if status and status != "PASS"}
 
 
-def _hush(verdicts: Mapping[str, str]) -> SuppressReason | None:
+def _suppress_reason(verdicts: Mapping[str, str]) -> SuppressReason | None:
     return SuppressReason.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
 
 
@@ -169,7 +169,7 @@ def _delivery(notification: object, name: str, now: datetime) -> ChannelEvent:
 
 
 def _error(name: str, detail: object) -> str | None:
-    """Why, in SES's words of a fixed vocabulary: its other texts may hold addresses."""
+    """The reason, from SES's fixed vocabulary: its other texts may hold addresses."""
     words = {
         "bounce": ("bounceType", "bounceSubType"),
         "complaint": ("complaintFeedbackType",),

@@ -1,7 +1,7 @@
 """Messages of a Telegram bot: https://core.telegram.org/bots/api#sendmessage.
 
-Texts go out plain, without Telegram's marks, and files as links. Where a group has become a supergroup, Telegram says
-so in its refusal: the message goes to the new chat, and :attr:`Sent.moved` tells of it.
+Texts are sent plain, without markup, and attachments as links. If a group has become a supergroup, Telegram's refusal
+names the new chat: the message is sent there, and :attr:`SendReceipt.moved` records it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _WORDS = (
     (("message is too long", "message_too_long"), Reason.TOO_LONG),
     (("text is empty", "text must be non-empty"), Reason.EMPTY),
 )
-"""Telegram has no codes of its own: what its descriptions hold, in lower case."""
+"""Telegram has no error codes: words of its descriptions, in lower case."""
 
 
 class TelegramSender:
-    """Raises ConfigError for a token that is none."""
+    """Sends as one bot. Raises ConfigError for an invalid token."""
 
     def __init__(self, http: HttpClient, *, token: SecretStr, clock: Clock, api: str = API) -> None:
         if not _TOKEN.match(token.get_secret_value()):
@@ -75,10 +75,10 @@ class TelegramSender:
         chat = part.recipients[0].strip().removeprefix(PREFIX) if len(part.recipients) == 1 else ""
         if not _CHAT.match(chat):
             raise Undeliverable("telegram", Reason.BAD_ADDRESS)
-        answer = await self._call(_body(part, chat))
-        now = _parameter(answer, "migrate_to_chat_id")
-        if answer.status != 400 or not isinstance(now, int) or str(now) == chat:
-            return self._accepted(answer)
+        response = await self._call(_body(part, chat))
+        now = _parameter(response, "migrate_to_chat_id")
+        if response.status != 400 or not isinstance(now, int) or str(now) == chat:
+            return self._accepted(response)
         after = await self._call(_body(part, str(now)))
         accepted = self._accepted(after)
         before = legal_id(PREFIX, chat)
@@ -88,12 +88,12 @@ class TelegramSender:
         headers = {"content-type": "application/json", "accept": "application/json"}
         return await send_once(self._http, "telegram", "POST", self._url, headers, json_body(body))
 
-    def _accepted(self, answer: HttpResponse) -> SendReceipt:
-        if answer.status != 200:
-            raise self._failed(answer)
-        told = answer.json()
-        result = told.get("result")
-        result = result if told.get("ok") is True and isinstance(result, dict) else {}
+    def _accepted(self, response: HttpResponse) -> SendReceipt:
+        if response.status != 200:
+            raise self._failed(response)
+        body = response.json()
+        result = body.get("result")
+        result = result if body.get("ok") is True and isinstance(result, dict) else {}
         chat = result.get("chat")
         chat_id, number = chat.get("id") if isinstance(chat, dict) else None, result.get("message_id")
         if not _is_number(chat_id) or not _is_number(number):
@@ -101,19 +101,19 @@ class TelegramSender:
         provider_id = legal_id("", f"{chat_id}:{number}")
         return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, answer: HttpResponse) -> SendFailed:
-        code = str(answer.status)
-        if answer.status == 429 and (after := seconds(_parameter(answer, "retry_after"))) is not None:
-            return TryLater("telegram", Reason.THROTTLED, code, after=after)
-        if found := failure_of("telegram", answer, self._clock()):
-            return found
-        if answer.status == 404:  # of the method, that is of the token; a chat that is not found is a 400
+    def _failed(self, response: HttpResponse) -> SendFailed:
+        code = str(response.status)
+        if response.status == 429 and (pause := seconds(_parameter(response, "retry_after"))) is not None:
+            return TryLater("telegram", Reason.THROTTLED, code, after=pause)
+        if failure := failure_of("telegram", response, self._clock()):
+            return failure
+        if response.status == 404:  # of the method, that is of the token; a chat that is not found is a 400
             return TryLater("telegram", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-        if answer.status < 300:
+        if response.status < 300:
             return Uncertain("telegram", Reason.ANSWER_UNREADABLE, code)
-        said = str(answer.json().get("description", "")).lower()
-        otherwise = Reason.BLOCKED if answer.status == 403 else Reason.REFUSED
-        reason = next((reason for words, reason in _WORDS if any(word in said for word in words)), otherwise)
+        description = str(response.json().get("description", "")).lower()
+        otherwise = Reason.BLOCKED if response.status == 403 else Reason.REFUSED
+        reason = next((reason for words, reason in _WORDS if any(word in description for word in words)), otherwise)
         return Undeliverable("telegram", reason, code)
 
 
@@ -128,8 +128,8 @@ def _body(part: OutboundMessage, chat: str) -> dict[str, Any]:
     return body
 
 
-def _parameter(answer: HttpResponse, name: str) -> object:
-    parameters = answer.json().get("parameters")
+def _parameter(response: HttpResponse, name: str) -> object:
+    parameters = response.json().get("parameters")
     value = parameters.get(name) if isinstance(parameters, dict) else None
     return value if _is_number(value) else None
 

@@ -1,12 +1,12 @@
-"""A Telegram bot's updates.
+"""The webhook of a Telegram bot.
 
-A conversation is a chat, its id ``telegram:`` and the chat's. Message ids are counted anew in each chat, also where a
-group has become a supergroup, so a message's provider id is ``<chat id>:<message id>``. An edit changes the message of
-its id. Files are named as ``telegram:<file id>``; a place becomes a ``geo:`` address, a poll, contact, dice or
-checklist becomes text. Senders are ``user<id>``, or ``chat<id>`` where a chat speaks (an anonymous administrator).
+A conversation is a chat: ``telegram:<chat id>``. Message ids are unique only within a chat, and a supergroup
+is another chat than the group that it was, so a provider id is ``<chat id>:<message id>``. An attachment's URL is ``telegram:<file id>``; a location
+becomes a ``geo:`` URL; a poll, contact, dice or checklist becomes text. A sender is ``user<id>``, or ``chat<id>`` if a
+chat speaks (an anonymous administrator).
 
-Telegram repeats an update until it is answered with success, and holds back all later ones: whoever knows the secret
-gets :class:`Nothing` for what cannot be read, never an error.
+Telegram repeats an update until it is answered with success, and holds back all later ones. So an update with the right
+secret that cannot be read yields :class:`Ignored`, never an error.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ OTHER_KINDS = {
     "chat_boost",
     "removed_chat_boost",
 }
-"""Updates that are no message to us; their names are the reasons, with dashes."""
+"""Updates that are ignored; their names, with dashes, are the reasons."""
 
 _FILES = {
     "animation": "video/mp4",
@@ -79,7 +79,7 @@ _FILES = {
     "video_note": "video/mp4",
     "voice": "audio/ogg",
 }
-"""Kinds of files, and what each usually is."""
+"""Kinds of files, and the usual media type of each."""
 
 _WORDS = ("contact", "poll", "checklist", "dice", "game", "invoice")
 _CONTENT = {"text", "caption", "photo", "paid_media", "location", *_FILES, *_WORDS}
@@ -94,7 +94,7 @@ def verify(request: WebhookRequest, secret: str) -> None:
 
 
 def parse(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelEvent, ...]:
-    """What an update means to us. ``bot``: the bot's id or name, which no update says. Never raises Rejected."""
+    """The events of an update. ``bot``: the bot's id or name, which updates do not contain. Never raises Rejected."""
     update = json_object(request.body)
     if update is None:
         return (Ignored("unreadable"),)
@@ -109,8 +109,9 @@ def parse(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelE
 
 
 def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datetime) -> datetime:
-    """When, as Telegram has it: an older edit that comes again, or late, is still older. Within a second updates are
-    in the order of their ids.
+    """The time of an edit by Telegram's clock, so that a repeated or late edit stays older.
+
+    Within one second, edits are ordered by update id.
     """
     at, number = from_seconds(message.get("edit_date"), now), _id(update.get("update_id"))
     return now if at is None else min(at + timedelta(microseconds=int(number or 0) % 1_000_000), now)
@@ -132,7 +133,7 @@ def _content(
 ) -> ChannelEvent:
     extra = _extra(message, chat)
     text = clean_message_text(message.get("text"), extra) or clean_message_text(message.get("caption"), extra)
-    text = text or clean_message_text(_in_words(message), extra)
+    text = text or clean_message_text(_text_of_content(message), extra)
     files = limit_attachments(_attachments(message), extra)
     if not text and not files and "left_out" not in extra:
         return Ignored("unreadable" if _CONTENT & message.keys() else "service-message")
@@ -151,7 +152,7 @@ def _content(
         attachments=files,
         participants=(sender,),
         sent_at=from_seconds(message.get("date"), now),
-        suppress=_hush(message, bot),
+        suppress=_suppress_reason(message, bot),
         album=legal_id("", f"{chat}:{album}") if album else None,
         extra=extra,
     )
@@ -162,7 +163,7 @@ def _conversation(chat: str) -> str:
 
 
 def _id(value: object) -> str | None:
-    """Ids are whole numbers of any size; they are never reckoned with."""
+    """Ids are integers of any size."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -173,7 +174,7 @@ def _sender(message: Mapping[str, Any], chat: str) -> str:
     return legal_id("user", user) if user else legal_id("chat", chat)
 
 
-def _hush(message: Mapping[str, Any], bot: str) -> SuppressReason | None:
+def _suppress_reason(message: Mapping[str, Any], bot: str) -> SuppressReason | None:
     sender = get_path(message, "from")
     if bot.lstrip("@").lower() in {
         _id(get_path(sender, "id")),
@@ -199,8 +200,8 @@ def _extra(message: Mapping[str, Any], chat: str) -> dict[str, str]:
     )
 
 
-def _in_words(message: Mapping[str, Any]) -> str:
-    """What is content and neither text nor file."""
+def _text_of_content(message: Mapping[str, Any]) -> str:
+    """Content that is neither text nor a file, as text."""
     for kind in _WORDS:
         thing = message.get(kind)
         if not isinstance(thing, dict):

@@ -1,7 +1,7 @@
 """SMS, MMS and WhatsApp through Twilio: https://www.twilio.com/docs/messaging/api/message-resource.
 
-A text longer than Twilio takes goes out as several messages, in order; each is cut into segments and put together
-again by the carriers. Files are named by their addresses, which Twilio fetches.
+A text that is too long for Twilio is sent as several messages, in order; carriers split each into segments and join
+them again. Attachments are sent as URLs, which Twilio fetches.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SERVICE = re.compile(r"MG[0-9a-fA-F]{32}\Z")
 _MESSAGE_SID = re.compile(r"[A-Za-z]{2}[0-9a-fA-F]{32}\Z")
 _WHATSAPP = "whatsapp:"
 
-PROBLEMS = ProviderErrors(
+ERRORS = ProviderErrors(
     permanent={
         "21610": Reason.OPTED_OUT,
         "63014": Reason.BLOCKED,
@@ -67,12 +67,13 @@ PROBLEMS = ProviderErrors(
         ),
     },
 )
-"""https://www.twilio.com/docs/api/errors. Twilio renumbers now and then: what is not here goes by the HTTP status."""
+"""https://www.twilio.com/docs/api/errors. A code that is missing here is judged by the HTTP status."""
 
 
 class TwilioSender:
-    """``status_callback``: the public URL that Twilio is to tell how a message fares; ``region``: see
-    :func:`afterturn.ids.normalise`. Raises ConfigError for an account SID that is none.
+    """Sends through one Twilio account. Raises ConfigError for an invalid account SID.
+
+    ``status_callback``: the public URL that gets delivery updates; ``region``: see :func:`afterturn.ids.normalise`.
     """
 
     def __init__(
@@ -95,15 +96,15 @@ class TwilioSender:
         self._status_callback = status_callback
         self._region = region
         self._url = f"{api.rstrip('/')}/2010-04-01/Accounts/{quote(account_sid)}/Messages.json"
-        given = f"{account_sid}:{auth_token.get_secret_value()}".encode()
+        credentials = f"{account_sid}:{auth_token.get_secret_value()}".encode()
         self._headers = {
-            "authorization": "Basic " + base64.b64encode(given).decode(),
+            "authorization": "Basic " + base64.b64encode(credentials).decode(),
             "content-type": "application/x-www-form-urlencoded",
             "accept": "application/json",
         }
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
-        """Files go with the first text; by WhatsApp each goes alone, after the texts."""
+        """Attachments go with the first text; by WhatsApp each one is a message after the texts."""
         files = public_attachments(message, "twilio")
         text = clean_string(message.text)
         if len(text) > MAX_TEXT * MAX_PARTS:
@@ -113,23 +114,23 @@ class TwilioSender:
             raise Undeliverable("twilio", Reason.TOO_LONG)
         if len(files) > MAX_MEDIA:
             raise Undeliverable("twilio", Reason.BAD_ATTACHMENT)
-        found: list[OutboundMessage]
+        parts: list[OutboundMessage]
         if _is_whatsapp(message):
-            found = [replace(message, text=piece, attachments=()) for piece in texts]
-            found += [replace(message, text="", attachments=(file,)) for file in files]
+            parts = [replace(message, text=piece, attachments=()) for piece in texts]
+            parts += [replace(message, text="", attachments=(file,)) for file in files]
         else:
-            found = [replace(message, text=piece, attachments=()) for piece in texts or ([""] if files else [])]
-            found[:1] = [replace(first, attachments=files) for first in found[:1]]
-        if not found:
+            parts = [replace(message, text=piece, attachments=()) for piece in texts or ([""] if files else [])]
+            parts[:1] = [replace(first, attachments=files) for first in parts[:1]]
+        if not parts:
             raise Undeliverable("twilio", Reason.EMPTY)
-        return tuple(replace(part, part=number) for number, part in enumerate(found))
+        return tuple(replace(part, part=number) for number, part in enumerate(parts))
 
     async def send(self, part: OutboundMessage) -> SendReceipt:
         body = urlencode(self._form(part)).encode()
-        answer = await send_once(self._http, "twilio", "POST", self._url, self._headers, body)
-        if answer.status in (200, 201):
-            return self._accepted(answer)
-        raise self._failed(answer)
+        response = await send_once(self._http, "twilio", "POST", self._url, self._headers, body)
+        if response.status in (200, 201):
+            return self._accepted(response)
+        raise self._failed(response)
 
     def _form(self, part: OutboundMessage) -> list[tuple[str, str]]:
         if len(part.recipients) != 1:
@@ -152,30 +153,30 @@ class TwilioSender:
     def _address(self, address: str) -> str:
         return normalise(clean_string(address), self._region)
 
-    def _accepted(self, answer: HttpResponse) -> SendReceipt:
-        sid = answer.json().get("sid")
+    def _accepted(self, response: HttpResponse) -> SendReceipt:
+        sid = response.json().get("sid")
         if not isinstance(sid, str) or not _MESSAGE_SID.match(sid):
             raise Uncertain("twilio", Reason.ANSWER_UNREADABLE)
         provider_id = legal_id("", sid)
         return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, answer: HttpResponse) -> SendFailed:
-        told = answer.json().get("code")
-        code = str(told) if isinstance(told, int) and not isinstance(told, bool) else str(answer.status)
-        general = failure_of("twilio", answer, self._clock())
-        if isinstance(general, Uncertain | TryLater) and answer.status != 401:
+    def _failed(self, response: HttpResponse) -> SendFailed:
+        value = response.json().get("code")
+        code = str(value) if isinstance(value, int) and not isinstance(value, bool) else str(response.status)
+        general = failure_of("twilio", response, self._clock())
+        if isinstance(general, Uncertain | TryLater) and response.status != 401:
             return general
-        if found := PROBLEMS.error_of("twilio", code):
-            return found
+        if known := ERRORS.error_of("twilio", code):
+            return known
         if general:
             return general
-        if answer.status in (403, 404):
+        if response.status in (403, 404):
             return TryLater("twilio", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-        if answer.status < 300:
+        if response.status < 300:
             return Uncertain("twilio", Reason.ANSWER_UNREADABLE, code)
         return Undeliverable("twilio", Reason.REFUSED, code)
 
 
 def _is_whatsapp(message: OutboundMessage) -> bool:
-    """Either side says so: the network is not left in the middle of a conversation."""
+    """Whether one of the addresses is of WhatsApp: a conversation stays in its network."""
     return any(address.strip().startswith(_WHATSAPP) for address in (message.account, *message.recipients))

@@ -1,7 +1,4 @@
-"""Twilio's accounts of a call: its states, and the transcript of a message that was spoken on tape.
-
-The signature is the one of messages: :func:`afterturn.channels.twilio.webhook.verify`.
-"""
+"""Twilio's webhook for calls: their states, and transcripts of voicemail. Signed like messages."""
 
 from __future__ import annotations
 
@@ -9,15 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from afterturn.channels.sanitize import clean_label, clean_lines, from_mail_date
-from afterturn.channels.twilio.webhook import fields, verify
+from afterturn.channels.twilio.webhook import fields
 from afterturn.channels.types import ChannelEvent, Ignored, WebhookRequest
 from afterturn.channels.voice.calls import TranscriptEntry, call_event
 
-__all__ = ["parse", "verify"]
-
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
-    """A call, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
+    """A call, or Ignored. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     if not form.get("CallSid"):
         return (Ignored("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
@@ -46,7 +41,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
 
 
 def _facts(form: Mapping[str, str]) -> dict[str, str]:
-    """``CallDuration`` counts seconds; ``Duration`` is in minutes, for the bill."""
+    """``CallDuration`` is in seconds; ``Duration`` is in billed minutes."""
     seconds = form.get("CallDuration", "")
     return clean_lines(
         seconds=seconds if seconds.isdecimal() else "",

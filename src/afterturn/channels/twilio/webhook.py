@@ -1,13 +1,13 @@
-"""SMS, MMS and WhatsApp by Twilio: messages that come in, and how far ours have come.
+"""Twilio's webhook for SMS, MMS and WhatsApp: inbound messages and the delivery status of ours.
 
-Both kinds may come to one address. A conversation is one counterpart's: ``sms:+15158226442`` as the importer writes
-it, or ``whatsapp:+15158226442``; ``whatsapp:`` stays in the addresses, as an answer has to go back that way.
+A conversation belongs to one customer: ``sms:+15158226442``, as the importer writes it, or ``whatsapp:+15158226442``.
+``whatsapp:`` stays in the addresses, because the reply has to go out the same way.
 
-STOP and its like make the message :attr:`Hush.OPT_OUT` and say ``opt: out`` in ``extra``; START says ``opt: in`` and
-HELP ``opt: help`` (Twilio answers all three by itself). From ``out`` on until ``in`` no machine may write to that
-sender. Twilio's own finding (``OptOutType``, with the words of every language) goes before ours.
+STOP and its synonyms set :attr:`SuppressReason.OPT_OUT` and ``extra["opt"] = "out"``; START sets ``in`` and HELP
+``help``. Twilio replies to all three itself. From ``out`` until ``in`` the sender gets no automatic message. Twilio's
+own ``OptOutType``, which knows the words of every language, takes precedence over ours.
 
-Twilio signs no time, so a request that somebody sends again is good; it brings the same ids and changes nothing.
+Twilio signs no time, so a replayed request is accepted; it has the same ids and changes nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_FIELDS = 1_000
 
 OPT_OUT = {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"}
 OPT_IN = {"START", "UNSTOP"}
-"""Without YES, which in a conversation mostly means yes; where Twilio takes it for an opt-in, it says so itself."""
+"""Without YES, which mostly means yes. If Twilio takes it for an opt-in, ``OptOutType`` says so."""
 HELP = {"HELP", "INFO"}
 
 RANKS = {
@@ -63,7 +63,7 @@ RANKS = {
     "delivered": 60,
     "read": 70,
 }
-"""States of a message of ours. That it was delivered or read is known; that it failed may be an early guess."""
+"""Delivery states. Delivered and read are final; a failure may be reported too early."""
 
 _RECEIVED = {"received", "receiving"}
 _URL = re.compile(r"(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
@@ -77,11 +77,11 @@ _NOT_IN_WORDS = re.compile(r"[\s.!\"'\-]+")
 def verify(request: WebhookRequest, auth_token: str) -> None:
     """Raises Rejected unless Twilio signed this request with the account's token.
 
-    The rule: https://www.twilio.com/docs/usage/security. A port may be in the URL that was signed or not; values of
-    one name count once and sorted; blank ones count; a body that is no form is signed by its hash in the URL.
+    See https://www.twilio.com/docs/usage/security. The signed URL may contain the port or not; equal name and value
+    pairs count once, sorted; blank values count; a body that is not a form is signed by its hash in the URL.
     """
-    given = request.headers.get(SIGNATURE_HEADER, "")
-    if not given:
+    signature = request.headers.get(SIGNATURE_HEADER, "")
+    if not signature:
         raise Rejected(401, "has no signature")
     body_hash = dict(_pairs(_query(request))).get("bodySHA256")
     if body_hash is not None:
@@ -93,7 +93,7 @@ def verify(request: WebhookRequest, auth_token: str) -> None:
     signed = "".join(name + value for name, value in pairs)
     good = False
     for url in _spellings(request.url):
-        good |= secrets_equal(given, _signature(url + signed, auth_token) if auth_token else "")
+        good |= secrets_equal(signature, _signature(url + signed, auth_token) if auth_token else "")
     if not good:
         raise Rejected(
             401, "the signature is wrong: is the auth token this account's, and the public URL the one called?"
@@ -101,26 +101,26 @@ def verify(request: WebhookRequest, auth_token: str) -> None:
 
 
 def fields(request: WebhookRequest) -> Mapping[str, str]:
-    """What Twilio says, blanks included: the form, or the query of a GET. Raises Rejected for too many fields."""
-    found: dict[str, str] = {}
+    """The form, or the query of a GET, with blank values. Raises Rejected for too many fields."""
+    values: dict[str, str] = {}
     for name, value in _pairs(_query(request) if request.method == "GET" else _form(request)):
-        found.setdefault(name, value)
-    return found
+        values.setdefault(name, value)
+    return values
 
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
-    """A message, a delivery, or nothing. ``region``: see :func:`afterturn.ids.normalise`."""
+    """A message, a delivery update, or Ignored. ``region``: see :func:`afterturn.ids.normalise`."""
     form = fields(request)
     sid = form.get("MessageSid") or form.get("SmsSid") or form.get("SmsMessageSid") or ""
     state = (form.get("MessageStatus") or form.get("SmsStatus") or "").lower()
     if state in _RECEIVED or (not state and "Body" in form):
-        return (_arrived(form, sid, now, region),)
+        return (_message(form, sid, now, region),)
     if state and sid:
         return (_delivery(form, sid, state, now),)
     return (Ignored("call" if "CallSid" in form else "unknown-kind"),)
 
 
-def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> InboundMessage:
+def _message(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> InboundMessage:
     sender = legal_id("", normalise(form.get("From", ""), region) or "unknown")
     extra = clean_lines(name=form.get("ProfileName"))
     text = clean_message_text(form.get("Body", ""), extra)
@@ -151,12 +151,12 @@ def _arrived(form: Mapping[str, str], sid: str, now: datetime, region: str | Non
 
 
 def _media(form: Mapping[str, str]) -> list[str]:
-    """The numbers of the files, in order; ``NumMedia`` is not asked, so that none is left behind."""
+    """The numbers of the attachments, in order, whatever ``NumMedia`` says."""
     return sorted((match[1] for name in form if (match := _MEDIA.match(name))), key=int)
 
 
-def _opt(found_by_twilio: str, text: str) -> str | None:
-    kind = found_by_twilio.strip().upper()
+def _opt(opt_out_type: str, text: str) -> str | None:
+    kind = opt_out_type.strip().upper()
     word = _NOT_IN_WORDS.sub("", text).upper() if len(text) <= 40 else ""
     for name, words in (("out", OPT_OUT), ("in", OPT_IN), ("help", HELP)):
         if (kind or word) in words:
@@ -176,7 +176,7 @@ def _delivery(form: Mapping[str, str], sid: str, state: str, now: datetime) -> D
 
 
 def _spellings(url: str) -> Iterator[str]:
-    """The URL without its port and with it, as Twilio has signed either at times; nothing else is touched."""
+    """The URL without its port and with it: Twilio signs either."""
     if not (parts := _URL.match(url)):
         yield url
         return

@@ -1,4 +1,4 @@
-"""What the providers' accounts of a call have in common.
+"""Calls: what the reports of all voice providers have in common.
 
 A conversation is one caller's, ``voice:+15158226442``; where no number tells who called (a call from a web page, a
 withheld number) it is the call's own, ``voice:<call id>``. States are Twilio's words.

@@ -1,6 +1,6 @@
-"""LiveKit: what rooms say, and the report of an agent at the end of its call.
+"""The webhook of LiveKit: a room's events, and the agent's report at the end of a call.
 
-Rooms tell who comes and goes, not what was said, so their events are nothing. The report is sent by the agent's own
+A room's events do not contain what was said, so they are ignored. The report is sent by the agent's own
 process: ``{"data": {"room_name", "from_number", "to_number", "started_at", "ended_at", "transcripts": [{"speaker",
 "text", "timestamp"}]}}``. Both are signed like a room's events, so an agent signs with LiveKit's own library.
 """
@@ -83,7 +83,7 @@ def verify(request: WebhookRequest, api_key: str, api_secret: str, *, now: datet
 
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
-    """A call, or nothing. Raises Rejected for what is not JSON."""
+    """A call, or Ignored. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")

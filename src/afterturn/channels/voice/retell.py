@@ -1,4 +1,4 @@
-"""Retell's accounts of a call: that it began, ended, and was analysed (which brings the transcript once more)."""
+"""The webhook of Retell: a call began, ended, and was analysed (which repeats the transcript)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def verify(request: WebhookRequest, api_key: str, *, now: datetime) -> None:
 
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
-    """A call, or nothing. Raises Rejected for what is not JSON."""
+    """A call, or Ignored. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")

@@ -1,8 +1,8 @@
-"""Vapi's accounts of a call: reports at its end, and its states.
+"""The webhook of Vapi: a call's states, and the report at its end.
 
 The transcript stands in ``artifact.messages`` or, in older reports, in ``messages``; the other of the two may be
 empty. Roles are ``bot`` on the wire and ``assistant`` in the documents. ``call.status`` is the one at its beginning.
-Reports that ask for an answer (which assistant, which tool) are for the agent's own server; here they are nothing.
+Requests that expect data (which assistant, which tool) are for the agent's own server; they are ignored here.
 """
 
 from __future__ import annotations
@@ -85,11 +85,10 @@ connect = webhooks_only(endpoints)
 
 
 def verify(request: WebhookRequest, secret: str) -> None:
-    """Raises Rejected unless the request carries the secret: as ``x-vapi-secret``, as a bearer token, or in a
+    """Raises Rejected unless the request carries the secret as ``x-vapi-secret``, as a bearer token, or in
     ``x-vapi-signature``, the HMAC-SHA256 of the body.
 
-    None of them signs a time, so a request that somebody sends again is good; it brings the same ids and changes
-    nothing.
+    None of them signs a time, so a replayed request is accepted; it has the same ids and changes nothing.
     """
     headers = request.headers
     scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -107,7 +106,7 @@ def verify(request: WebhookRequest, secret: str) -> None:
 
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
-    """A call, or nothing. Raises Rejected for what is not JSON."""
+    """A call, or Ignored. Raises Rejected for what is not JSON."""
     body = json_object(request.body)
     if body is None:
         raise Rejected(400, "is not a JSON object")

@@ -41,7 +41,7 @@ def test_the_reasons_are_labels() -> None:
     assert all(reason.value.replace("-", "").isalpha() and reason.value.islower() for reason in Reason)
 
 
-@pytest.mark.parametrize("problems", [twilio.PROBLEMS, ses.PROBLEMS, outlook.PROBLEMS])
+@pytest.mark.parametrize("problems", [twilio.ERRORS, ses.ERRORS, outlook.ERRORS])
 def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: ProviderErrors) -> None:
     passing = {Reason.THROTTLED, Reason.UNAVAILABLE, Reason.UNREACHABLE, Reason.CONFIGURATION}
     uncertain = {Reason.ANSWER_LOST, Reason.ANSWER_UNREADABLE}
