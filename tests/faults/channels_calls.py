@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from tests.unit.channels.channels import NOW, sample
 from tests.unit.channels.sns_rig import signed as sns_signed
 from tests.unit.channels.test_turns import signed as webhook_signed
-from tests.unit.channels.test_voice_signatures import retell_signed, token
+from tests.unit.channels.voice.test_signatures import retell_signed, token
 
 from afterturn.clock import to_text
 

@@ -16,10 +16,11 @@ from pydantic import SecretStr
 from tests.faults.channels_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.channels import NOW, sample
 from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.sending import test_telegram, test_twilio
 from tests.unit.channels.sending.rig import calling, serving
 from tests.unit.channels.sns_rig import TOPIC
+from tests.unit.channels.telegram import test_send as telegram_test
 from tests.unit.channels.test_turns import SECRET
+from tests.unit.channels.twilio import test_send as twilio_test
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
@@ -87,8 +88,8 @@ class Desk:
     backbone: Backbone
     clock: ManualClock
     path: Path
-    twilio: test_twilio.Twilio
-    telegram: test_telegram.Telegram
+    twilio: twilio_test.Twilio
+    telegram: telegram_test.Telegram
     mailer: Mailer
     directory: Directory
     front: httpx.AsyncClient = field(init=False)
@@ -159,7 +160,7 @@ async def opened(
     clock = ManualClock(NOW)
     path = folder / "desk.db"
     settings = Settings(db=path, phone_region="US")
-    telegram, twilio = test_telegram.Telegram(), test_twilio.Twilio()
+    telegram, twilio = telegram_test.Telegram(), twilio_test.Twilio()
     async with AsyncExitStack() as stack:
         backbone = await stack.enter_async_context(open_backbone(App(shipped=False), settings, clock=clock))
         for provider in (telegram, twilio):
@@ -170,13 +171,13 @@ async def opened(
         senders: dict[Channel, Sender] = {
             Channel.SMS: TwilioSender(
                 http,
-                account_sid=test_twilio.ACCOUNT,
-                auth_token=SecretStr(test_twilio.TOKEN),
+                account_sid=twilio_test.ACCOUNT,
+                auth_token=SecretStr(twilio_test.TOKEN),
                 clock=clock,
                 api=twilio.url,
                 region="US",
             ),
-            Channel.TELEGRAM: TelegramSender(http, token=SecretStr(test_telegram.TOKEN), clock=clock, api=telegram.url),
+            Channel.TELEGRAM: TelegramSender(http, token=SecretStr(telegram_test.TOKEN), clock=clock, api=telegram.url),
             Channel.EMAIL: desk.mailer,
         }
         store = backbone.store

@@ -29,7 +29,7 @@ from tests.faults.channels_calls import (
 )
 from tests.faults.channels_rig import Desk, opened
 from tests.unit.channels.channels import NOW
-from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
+from tests.unit.channels.telegram.test_send import GROUP, SUPERGROUP
 
 from afterturn.channels.responder import ReplyRequest
 

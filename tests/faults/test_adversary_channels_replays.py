@@ -25,7 +25,7 @@ from tests.faults.channels_calls import (
 )
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW, SAMPLES, here
-from tests.unit.channels.test_doors import TURNS
+from tests.unit.channels.test_webhooks import TURNS
 
 from afterturn.channels.state import EarlyEdit
 

@@ -11,8 +11,8 @@ import pytest
 from tests.faults.channels_calls import sample_call
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import SAMPLES, here, sample
-from tests.unit.channels.test_doors import ELSEWHERE, TURNS
-from tests.unit.channels.test_email_samples import EXPECTED as MAILS
+from tests.unit.channels.email.test_samples import EXPECTED as MAILS
+from tests.unit.channels.test_webhooks import ELSEWHERE, TURNS
 
 from afterturn.channels.types import SuppressReason
 

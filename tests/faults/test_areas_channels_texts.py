@@ -24,7 +24,7 @@ from tests.faults.channels_calls import (
 )
 from tests.faults.channels_rig import Desk, opened, yes
 from tests.unit.channels.channels import NOW
-from tests.unit.channels.sending.test_telegram import GROUP, SUPERGROUP
+from tests.unit.channels.telegram.test_send import GROUP, SUPERGROUP
 
 from afterturn.channels.state import DeliveryStatus
 

@@ -16,7 +16,7 @@ from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.sns_rig import signed as sns_signed
 from tests.unit.channels.test_turns import SECRET
 from tests.unit.channels.test_turns import signed as standard
-from tests.unit.channels.test_voice_signatures import retell_signed, token
+from tests.unit.channels.voice.test_signatures import retell_signed, token
 from tests.web.rig import BASE, Rig
 
 from afterturn.channels.ingest import Ingest

@@ -14,7 +14,7 @@ from tests.unit.channels.channels import SAMPLES, here, request, sample, signed_
 from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.sns_rig import TOPIC, posted, signed
 from tests.unit.channels.test_intake import House, opened
-from tests.unit.channels.test_voice_signatures import retell_signed, token
+from tests.unit.channels.voice.test_signatures import retell_signed, token
 
 from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.ses import webhook as ses_webhook
