@@ -1,9 +1,9 @@
 """The webhook of a Telegram bot.
 
-A conversation is a chat: ``telegram:<chat id>``. Message ids are unique only within a chat, and a supergroup
-is another chat than the group that it was, so a provider id is ``<chat id>:<message id>``. An attachment's URL is
-``telegram:<file id>``; a location becomes a ``geo:`` URL; a poll, contact, dice or checklist becomes text. A sender is ``user<id>``, or ``chat<id>`` if a
-chat speaks (an anonymous administrator).
+A conversation is a chat: ``telegram:<chat id>``. Message ids are unique only within a chat, and a supergroup is another
+chat than the group that it was, so a provider id is ``<chat id>:<message id>``. An attachment's URL is
+``telegram:<file id>``; a location becomes a ``geo:`` URL; a poll, contact, dice or checklist becomes text. A sender is
+``user<id>``, or ``chat<id>`` if a chat speaks (an anonymous administrator).
 
 Telegram repeats an update until it is answered with success, and holds back all later ones. So an update with the right
 secret that cannot be read yields :class:`Ignored`, never an error.
