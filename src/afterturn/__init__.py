@@ -2,7 +2,7 @@
 
 Declare an :class:`App` and its consumers, open it, settle turns; read the inbox and the ledger.
 
-What stands here is loaded when it is first used: a process that only settles does not pay for the inbox.
+Each name is loaded when it is first used, so a process that only settles does not load the inbox.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
     "WorkOrder",
 ]
 
-_ROOMS = {
+_MODULES = {
     "AfterturnError": "errors",
     "App": "app",
     "Backbone": "backbone",
@@ -66,13 +66,13 @@ _ROOMS = {
     "TurnSettled": "event",
     "TurnWindow": "reactions.window",
 }
-"""Where a name lives that is none of the model's."""
+"""The module of each public name that is not in ``model``."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_ROOMS.get(name, 'model')}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'model')}"), name)
     globals()[name] = value
     return value
 

@@ -45,7 +45,7 @@ class Backlog:
 
 
 class Backbone:
-    """The rooms of afterturn, wired up. Made by ``build.open_backbone`` or ``App.open``."""
+    """The parts of afterturn, connected. Open one with ``App.open`` or ``bootstrap.open_backbone``."""
 
     def __init__(
         self,

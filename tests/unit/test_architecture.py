@@ -1,4 +1,4 @@
-"""What import-linter cannot say: who may use which half of a port, and what an import loads at run time."""
+"""What import-linter cannot check: who uses which protocol of a port, and what an import loads at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = (
     "starlette",
     "uvicorn",
 )
-"""What an embedded user does not have, or does not want to wait for."""
+"""Libraries that the embedded profile does not need or should not wait for."""
 
 HALVES = {
     "Writer": {"bootstrap", "settle.py"},
@@ -37,7 +37,7 @@ HALVES = {
     "Signaler": {"bridge"},
     "Engine": {"backbone.py"},
 }
-"""The rooms that may take each protocol: whoever is not named here reads, or does not touch it at all."""
+"""The packages that may use each protocol. All others only read, or do not use it at all."""
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -64,8 +64,8 @@ def make_app(
     app.state.error_page = show_error
     app.state.proxies = proxies or Proxies()
     install_errors(app)
-    for room in (conversations, work_orders, ledger, stream, reactions, session):
-        app.include_router(room.router, prefix=API)
+    for module in (conversations, work_orders, ledger, stream, reactions, session):
+        app.include_router(module.router, prefix=API)
     app.include_router(session.links)
     add_pages(app)
     # The last one added is the outermost.
