@@ -97,17 +97,17 @@ def path_of(steps: Iterable[int | str], where: str = "") -> str:
 
 def problem_of(error: Mapping[str, Any]) -> str:
     """The text for one entry of ``ValidationError.errors()``; with ``ctx``, it also says what is allowed."""
-    kind, told = str(error["type"]), error.get("ctx") or {}
+    kind, context = str(error["type"]), error.get("ctx") or {}
     if kind in ("value_error", "assertion_error"):  # a check of ours, in our words
         return str(error["msg"]).partition(", ")[2]
     if kind in ("string_too_short", "too_short"):
-        least = told.get("min_length", 1)
+        least = context.get("min_length", 1)
         if least == 1:
             return "is empty; give something"
         return f"is too short; at least {least} {'characters' if kind == 'string_too_short' else 'entries'} are needed"
-    if kind == "string_pattern_mismatch" and (words := _PATTERNS.get(str(told.get("pattern")))):
+    if kind == "string_pattern_mismatch" and (words := _PATTERNS.get(str(context.get("pattern")))):
         return words
     try:
-        return _TEXTS[kind].format(**told)
+        return _TEXTS[kind].format(**context)
     except KeyError:
         return _KINDS.get(kind.partition("_")[0], "is of the wrong kind")

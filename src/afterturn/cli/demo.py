@@ -21,9 +21,20 @@ from afterturn.backbone import Backbone, Backlog
 from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
 from afterturn.cli.loader import ImportCounts, Loader
-from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, cli_settings, set_up_logging
+from afterturn.cli.options import (
+    AppName,
+    Db,
+    LogLevel,
+    LogLevelName,
+    Profiled,
+    app_of,
+    cli_settings,
+    export_of,
+    on_scratch,
+    place_of,
+    set_up_logging,
+)
 from afterturn.cli.output import WIDEST, cell, console, note, padded
-from afterturn.cli.place import export_of, on_scratch, place_of
 from afterturn.cli.run import drained, is_clean
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
@@ -165,8 +176,8 @@ def _print_alerts(alerts: Sequence[_RedAlert], now: datetime) -> None:
 
 def _print_orders(orders: Sequence[WorkOrder], now: datetime) -> None:
     urgencies = Counter(order.urgency for order in orders)
-    told = ", ".join(f"{urgencies[urgency]} {urgency.value}" for urgency in Urgency if urgencies[urgency])
-    _print_head(f"Open work orders: {len(orders)}" + (f" ({told})" if told else ""))
+    urgency_counts = ", ".join(f"{urgencies[urgency]} {urgency.value}" for urgency in Urgency if urgencies[urgency])
+    _print_head(f"Open work orders: {len(orders)}" + (f" ({urgency_counts})" if urgency_counts else ""))
     screen = console()
     for order in orders[:_ORDERS]:
         line = Text(f"{age(now - order.opened_at):>4}  ")

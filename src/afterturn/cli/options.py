@@ -6,7 +6,9 @@ import functools
 import inspect
 import logging
 import os
+import shlex
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +24,7 @@ from afterturn.app import App, load_app
 from afterturn.backbone import Backbone
 from afterturn.clock import parse_duration, parse_time_or_date
 from afterturn.config import Profile, Settings, read_settings
-from afterturn.errors import InvalidInput, InvalidRecord, NotFound
+from afterturn.errors import ConfigError, InvalidInput, InvalidRecord, NotFound
 from afterturn.inbox.filters import BY_NAME, FILTERS, FilterField
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Emitter, Stamp, check_id
@@ -254,3 +256,32 @@ def require_consumers(names: Sequence[str], registered: Sequence[str]) -> None:
     for name in names:
         if name not in registered:
             raise NotFound(f"no consumer {name!r} was ever registered (registered: {', '.join(registered) or 'none'})")
+
+
+def place_of(settings: Settings) -> str:
+    """``afterturn.db``, ``the local profile in .afterturn``, or ``lane prod``."""
+    if settings.profile is Profile.EMBEDDED:
+        return str(settings.db)
+    if settings.profile is Profile.LOCAL:
+        return f"the local profile in {settings.local_folder}"
+    return f"lane {settings.lane.value}"
+
+
+def export_of(settings: Settings) -> str:
+    """The shell command that sets the variables for the same store."""
+    if settings.profile is Profile.EMBEDDED:
+        return f"export AFTERTURN_DB={shlex.quote(str(settings.db))}"
+    return f"export AFTERTURN_PROFILE=local AFTERTURN_LOCAL_FOLDER={shlex.quote(str(settings.local_folder))}"
+
+
+def on_scratch(settings: Settings, *, db: Path | None) -> Settings:
+    """The same settings with a new temporary folder, unless one was given.
+
+    Raises ConfigError for the aws profile.
+    """
+    if settings.profile is Profile.AWS:
+        raise ConfigError("the demo does not write to an AWS account; use --profile embedded or local")
+    if db is not None if settings.profile is Profile.EMBEDDED else "local_folder" in settings.model_fields_set:
+        return settings
+    folder = Path(tempfile.mkdtemp(prefix="afterturn-demo-"))
+    return settings.model_copy(update={"db": folder / "demo.db", "local_folder": folder})

@@ -27,12 +27,12 @@ from afterturn.cli.options import (
     LogLevelName,
     Profiled,
     app_of,
+    place_of,
     require_store,
     set_up_logging,
     settings_of,
 )
 from afterturn.cli.output import facts, note, write_json
-from afterturn.cli.place import place_of
 from afterturn.config import Profile, Settings
 from afterturn.errors import AfterturnError
 from afterturn.inbox.presentation import count
@@ -134,7 +134,7 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
 
 
 def names_of(registry: Registry) -> str:
-    """The consumers, as people are told."""
+    """The consumers, as people are text."""
     return ", ".join(registry.signalled) or "no consumers"
 
 
@@ -233,12 +233,12 @@ async def _jobs(backbone: Backbone) -> str:
     """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
     from afterturn.channels.state import ANSWER, DISPATCH, FINISH_CALL  # noqa: PLC0415 - needed at the end only
 
-    told = ""
+    text = ""
     for kind, name in ((ANSWER, "answer"), (DISPATCH, "send"), (FINISH_CALL, "ended call")):
         if found := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
             least = "at least " if found == _MOST_JOBS else ""
-            told += f"{least}{count(found, name)} waiting, "
-    return told
+            text += f"{least}{count(found, name)} waiting, "
+    return text
 
 
 def _left(left: Backlog, jobs: str = "") -> str:

@@ -132,7 +132,7 @@ async def _simulate(
         stopped = received() > 0
     hidden = sum(synthetic or one.meta.synthetic or one.meta.gauntlet for one in conversations)
     if json_:
-        told = {
+        result = {
             "conversations": len(conversations),
             "hidden": hidden,
             "turns": turns,
@@ -140,7 +140,7 @@ async def _simulate(
             "bad": [{"place": one.location, "problem": one.problem} for one in bad],
             "interrupted": stopped,
         }
-        write_json({**told, "began": to_text(begins)})
+        write_json({**result, "began": to_text(begins)})
     else:
         but = f", but for {count(hidden, 'test')} (--include-synthetic)" if hidden else ""
         where = f"`afterturn inbox` shows them{but}."
@@ -151,7 +151,7 @@ async def _simulate(
 async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Event, *, quiet: bool) -> int:
     """Settle each when its time has come; returns how many were."""
     loop = asyncio.get_running_loop()
-    began = told = loop.time()
+    began = noted_at = loop.time()
     for number, beat in enumerate(beats):
         wait = began + beat.after.total_seconds() - loop.time()
         if wait > 0:
@@ -159,8 +159,8 @@ async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Even
         if stop.is_set():
             return number
         await backbone.settle(beat.turn)
-        if not quiet and loop.time() - told > 5:
-            told = loop.time()
+        if not quiet and loop.time() - noted_at > 5:
+            noted_at = loop.time()
             note(f"{number + 1:,} of {len(beats):,} turns")
     return len(beats)
 

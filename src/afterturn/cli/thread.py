@@ -31,7 +31,7 @@ def thread_json(
 
 
 def turn_ends(messages: Sequence[Message], turns: Sequence[SettledTurn]) -> list[TurnEnd]:
-    """Where each turn ended, told in thread order by how many messages there were by then.
+    """Where each turn ended, in thread order, by the number of messages until then.
 
     Where a message came late, that is not the message that ended the turn, but the number of messages and the order
     of turns are kept. A turn before any message has no place in a document.
@@ -110,18 +110,18 @@ def _print_reactions(row: InboxRow) -> None:
 def summary(stamp: Mapping[str, Any]) -> str:
     """A stamp for people: what it says first, in a line; ``--json`` has it whole.
 
-    What is empty is left out, and of what has parts of its own only their number is told, as in ``open: (2)``.
+    Empty values are left out; nested values are shown by their size, as in ``open: (2)``.
     """
-    told = ""
+    text = ""
     for name, value in stamp.items():
         brief = _brief(value)
         if not brief:
             continue
-        more = f"{told}, {name}: {brief}" if told else f"{name}: {brief}"
+        more = f"{text}, {name}: {brief}" if text else f"{name}: {brief}"
         if len(more) > _STAMP:
-            return f"{told or more[:_STAMP]} …"
-        told = more
-    return told
+            return f"{text or more[:_STAMP]} …"
+        text = more
+    return text
 
 
 def _brief(value: Any) -> str:

@@ -12,9 +12,18 @@ from afterturn.app import App
 from afterturn.backbone import Backbone
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.cli.exits import Exit
-from afterturn.cli.options import AppName, Db, LogLevel, LogLevelName, Profiled, app_of, set_up_logging, settings_of
+from afterturn.cli.options import (
+    AppName,
+    Db,
+    LogLevel,
+    LogLevelName,
+    Profiled,
+    app_of,
+    place_of,
+    set_up_logging,
+    settings_of,
+)
 from afterturn.cli.output import note
-from afterturn.cli.place import place_of
 from afterturn.cli.run import names_of, until_stopped, what_is_left, work
 from afterturn.cli.tokens import TokensFile
 from afterturn.config import Profile, Settings

@@ -1,4 +1,4 @@
-"""Who is let in: by a bearer token, or by the session that a login opened."""
+"""Authentication: by a bearer token, or by the session that a login opened."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class AccessControl:
         self._tries = RateLimiter(LOGIN_TRIES, LOGIN_SPAN)
 
     def caller(self, headers: Mapping[str, str]) -> Caller | None:
-        """Whoever sent these headers (lower case); None where they say nothing, or nothing that holds.
+        """The caller with these headers (lower case); None if there are no valid credentials.
 
-        Where there is an ``Authorization`` header it alone counts.
+        If there is an ``Authorization`` header, only that counts.
         """
         given = headers.get("authorization")
         if given is not None:
@@ -48,19 +48,19 @@ class AccessControl:
         return None if session is None else self._caller_of(session)
 
     def count_failed_login(self, address: str) -> timedelta | None:
-        """Count a login that came to nothing; how long its address has to wait where there were too many.
+        """Count a failed login; how long its address has to wait if there were too many.
 
-        A good one is never turned away, whatever others have tried from the same address: keys and tokens have 256
-        random bits, which no number of tries finds, and nobody shall lock out a whole office.
+        A valid login is never refused, whatever others tried from the same address: keys and tokens have 256 random
+        bits, and nobody may lock out a whole office.
         """
         return self._tries.take(address, self._clock())
 
     def make_link(self) -> str:
-        """A key that opens one session, soon."""
+        """A key that opens one session within ten minutes."""
         return self._links.make(self._clock())
 
     def redeem(self, key: str) -> tuple[str, Session] | None:
-        """The cookie and session of a login link; None where it was used, is too old, or is none."""
+        """The cookie and session of a login link; None if it was used, has expired or is unknown."""
         now = self._clock()
         return self._sessions.open(None, now) if self._links.redeem(key, now) else None
 
@@ -78,7 +78,7 @@ class AccessControl:
         return None if found is None else found.caller
 
     def _caller_of(self, session: Session) -> Caller | None:
-        """A session is worth what its token is worth now: revoked or expired, it is worth nothing."""
+        """A session is valid only while its token is: not after it was revoked or has expired."""
         if session.token is None:
             return replace(_LINK_CALLER, csrf=session.csrf)
         found = None if self._tokens is None else self._tokens.find_digest(session.token, self._clock())
@@ -86,12 +86,12 @@ class AccessControl:
 
 
 def may_change(caller: Caller, headers: Mapping[str, str]) -> bool:
-    """Whether a request that changes something was meant: a session proves it by its CSRF token."""
+    """Whether a state-changing request is allowed: a session needs its CSRF token."""
     return caller.csrf is None or same(headers.get(CSRF_HEADER, ""), caller.csrf)
 
 
 def cookie_of(headers: Mapping[str, str]) -> str | None:
-    """The session's cookie among all that a browser sends, whatever other applications put into theirs."""
+    """The session's cookie, whatever other cookies the browser sends."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
@@ -100,7 +100,7 @@ def cookie_of(headers: Mapping[str, str]) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can call."""
+    """Whether only this machine can connect."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -108,7 +108,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_binding(host: str, tokens: int) -> None:
-    """Raise ConfigError where others could call and nobody has a token."""
+    """Raise ConfigError if other machines can connect and there is no token."""
     if not is_loopback(host) and not tokens:
         raise ConfigError(
             f"host {host!r} can be reached from other machines, and there is no token: make one with `afterturn token "

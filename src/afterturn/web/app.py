@@ -21,10 +21,10 @@ HOME = "/"
 """Where a login link leads."""
 
 _ABOUT = """\
-Conversations, what reactions made of them, and what is stuck.
+Conversations, their reactions, and the state of processing.
 
-Every error is `{"error": {"code", "message", "field"?}}`. What lies outside a caller's properties answers as what does
-not exist. A page ends with `nextCursor`; send it with the same other parameters for the next one.
+Every error is `{"error": {"code", "message", "field"?}}`. Conversations outside a caller's properties
+are reported as missing. A page has a `nextCursor`; send it with the same other parameters for the next page.
 """
 
 

@@ -1,4 +1,4 @@
-"""What stands before every route: sizes and times of bodies, who calls, addresses, and what a failure looks like."""
+"""Middleware in front of every route: authentication, body limits, path segments, and errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from afterturn.web.access import AccessControl, may_change
 from afterturn.web.errors import API, HttpError, error_response, internal_error
 
 LOGIN = ("POST", f"{API}/session")
-"""Needs no CSRF token: it takes JSON, which no foreign page may send, and who has the secret already."""
+"""Needs no CSRF token: it takes JSON, which no other site can send, with a secret in it."""
 PUBLIC_ROUTES = frozenset({LOGIN, ("GET", f"{API}/openapi.json")})
-"""What nobody has to be known for."""
+"""Routes without authentication."""
 
 MAX_BODY_BYTES = 2_000_000
 BODY_TIMEOUT_S = 20.0
-"""How long a whole body may take to arrive."""
+"""Seconds within which a whole body has to arrive."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 class ErrorBoundary:
-    """Outermost: an error that nobody foresaw ends in the one shape, and its text in no log."""
+    """Outermost: an unexpected error becomes a response in the usual shape, and its text is not logged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -62,7 +62,7 @@ class ErrorBoundary:
 
 
 class AuthMiddleware:
-    """Nobody gets beyond without being known, so that a new route cannot forget to ask."""
+    """Refuses unauthenticated requests, so that a new route cannot forget to."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tupl
 
 
 class BodyLimit:
-    """Reads a whole body before a route sees any of it: small enough, and soon enough."""
+    """Reads the whole body before the route runs, within a size and a time."""
 
     def __init__(self, app: ASGIApp, *, most: int = MAX_BODY_BYTES, patience: float = BODY_TIMEOUT_S) -> None:
         self._app = app
@@ -134,8 +134,8 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         too_large = HttpError(413, "too_large", f"a body has at most {self._most:,} bytes; send less", headers=_CLOSE)
-        told = Headers(scope=scope).get("content-length", "0")
-        if not (told.isascii() and told.isdigit()) or int(told[:20]) > self._most:
+        length = Headers(scope=scope).get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or int(length[:20]) > self._most:
             raise too_large
         parts: list[bytes] = []
         size = 0
@@ -152,7 +152,7 @@ class BodyLimit:
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            text = f"the body was not there within {self._patience:g} s; send it again, in one go"
+            text = f"the body did not arrive within {self._patience:g} s; send it again"
             raise HttpError(408, "slow", text, headers=_CLOSE) from None
 
 
@@ -162,7 +162,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _with_segments(scope: Scope) -> Scope:
-    """The address with its segments kept apart: an id may hold a slash, sent as ``%2F``.
+    """The path with its segments kept apart: an id may contain a slash, sent as ``%2F``.
 
     A segment that holds a slash or a percent sign stays quoted; :func:`unquoted` reads it.
     """
@@ -175,5 +175,5 @@ def _with_segments(scope: Scope) -> Scope:
 
 
 def unquoted(segment: str) -> str:
-    """A segment of an address as its caller meant it."""
+    """A path segment, decoded."""
     return unquote(segment)

@@ -1,4 +1,4 @@
-"""Replays that were asked for over HTTP: they outlast the request, one at a time."""
+"""Replays started over HTTP: they run in the background, one at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEMBERED = 100
 
 
 class ReplayState(StrEnum):
-    """``stopped``: the process was asked to end. What was asked for until then is owed, and swept."""
+    """``stopped``: the process was stopped. What was requested until then is owed, and swept."""
 
     RUNNING = "running"
     DONE = "done"
@@ -30,7 +30,7 @@ class ReplayState(StrEnum):
 
 @dataclass(slots=True)
 class Replay:
-    """One of them. ``asked``: what a second request with the same key has to ask for as well."""
+    """A replay. ``asked``: the request, which a second one with the same key has to equal."""
 
     id: str
     asked: object
@@ -88,6 +88,6 @@ class Replays:
             replay.state = ReplayState.DONE
         except asyncio.CancelledError:
             replay.state = ReplayState.STOPPED
-        except Exception as error:  # whatever it is, whoever asks for the replay is told that it ended
+        except Exception as error:  # any error ends the replay, which its state reports
             telemetry.log("replay_failed", level=logging.ERROR, error=type(error).__name__)
             replay.state = ReplayState.FAILED

@@ -1,4 +1,4 @@
-"""Who calls, and what that caller may see and do."""
+"""Callers, their roles and the properties that they can see."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Caller:
     """``name``: of the token, or of the session's login. ``csrf``: what a session has to send along to change things;
-    None for a bearer token, which no browser sends by itself."""
+    None for a bearer token, which no browser sends automatically."""
 
     name: str
     role: CallerRole

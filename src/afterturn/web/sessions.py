@@ -1,4 +1,4 @@
-"""Sessions of browsers, one-time login links, and how often somebody may try. All in memory, gone with the process."""
+"""Browser sessions, one-time login links and a rate limiter, all in memory of this process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 Secret = Callable[[], str]
-"""Makes a text that nobody can guess, such as ``secrets.token_urlsafe``."""
+"""Makes an unguessable text, such as ``secrets.token_urlsafe``."""
 
 SESSION_LIFETIME = timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
 
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
-"""Sessions of one token, so that whoever has one ends nobody else's."""
+"""Sessions of one token, so that one caller cannot end the sessions of others."""
 _MOST_KEYS = 10_000
 
 
@@ -31,7 +31,7 @@ class Session:
 
 
 class Sessions:
-    """Which cookies are whose. A cookie is a secret without meaning, so there is nothing in it to forge or to sign."""
+    """Sessions by cookie. A cookie is a random secret, so there is nothing to sign."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -61,7 +61,7 @@ class Sessions:
 
 
 class LoginLinks:
-    """Keys that open a session once, soon after they were made."""
+    """One-time keys that open a session within ten minutes."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -73,13 +73,13 @@ class LoginLinks:
         return key
 
     def redeem(self, key: str, now: datetime) -> bool:
-        """Whether the key is good; from now on it is not."""
+        """Whether the key is valid; it is used up by this."""
         until = self._until.pop(_key(key), None)
         return until is not None and now < until
 
 
 class RateLimiter:
-    """At most ``most`` tries in any ``span`` for each key, such as an address."""
+    """At most ``most`` attempts in any ``span`` for each key, such as an address."""
 
     def __init__(self, most: int, span: timedelta) -> None:
         self._most = most
@@ -87,7 +87,7 @@ class RateLimiter:
         self._tries: OrderedDict[str, list[datetime]] = OrderedDict()
 
     def take(self, key: str, now: datetime) -> timedelta | None:
-        """Count a try; None where it is allowed, else how long to wait before the next one."""
+        """Count an attempt; None if it is allowed, else how long to wait."""
         recent = [at for at in self._tries.pop(key, []) if now - at < self._span]
         if len(recent) >= self._most:
             self._tries[key] = recent
@@ -99,10 +99,10 @@ class RateLimiter:
 
 
 def same(given: str, expected: str) -> bool:
-    """Are both equal? Takes the same time wherever they differ."""
+    """Whether both are equal, in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
 def _key(secret: str) -> str:
-    """What is looked up: how long that takes says nothing about the secret."""
+    """The key for the lookup: its time reveals nothing about the secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Bearer tokens: a TOML file that holds their hashes, so that whoever reads it cannot call with them."""
+"""Bearer tokens: a TOML file that holds their hashes, so that a reader of the file cannot use them."""
 
 from __future__ import annotations
 

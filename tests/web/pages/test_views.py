@@ -153,7 +153,7 @@ def test_a_plot_breaks_where_nobody_looked_or_nothing_answered(
 
 def test_a_plot_goes_back_as_far_as_it_says() -> None:
     whole = [(NOW - timedelta(minutes=ago), float(ago)) for ago in range(60, -1, -1)]
-    drawn = plot(whole, HOUR, "Lag", told=lambda value: f"{value:g}m")
+    drawn = plot(whole, HOUR, "Lag", written=lambda value: f"{value:g}m")
     assert drawn is not None
     assert drawn.label == "Lag: now 0m, highest 60m of the last hour"
     assert drawn.line.endswith("L120.0,24.0")

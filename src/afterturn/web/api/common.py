@@ -1,4 +1,4 @@
-"""What the routes share: who may call, strict JSON, keys of repeated writes, and what the OpenAPI document says."""
+"""What the routes share: required roles, strict JSON, idempotency keys, and the OpenAPI description of errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def backbone_of(request: Request) -> Backbone:
 
 
 OpenBackbone = Annotated[Backbone, Depends(backbone_of)]
-"""For routes about what belongs to no property; those about conversations take :data:`Reached`."""
+"""For routes outside the scope of properties; those about conversations use :data:`StoreOfCaller`."""
 Operator = Annotated[Caller, Depends(needs(CallerRole.OPERATOR))]
 OnCall = Annotated[Caller, Depends(needs(CallerRole.ON_CALL))]
 Admin = Annotated[Caller, Depends(needs(CallerRole.ADMIN))]
@@ -84,11 +84,11 @@ ConversationId = Annotated[str, Depends(_conversation_id)]
 
 
 class Parameters(Record):
-    """Parameters of a query. An unknown one is refused: a misspelt filter would show what was not asked for."""
+    """Query parameters. Unknown ones are refused: a misspelt filter would select too much."""
 
 
 class LimitParameters(Parameters):
-    limit: Annotated[int, Field(ge=1, le=500, description="At most so many.")] = 100
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of entries.")] = 100
 
 
 class ListParameters(LimitParameters):
@@ -96,7 +96,7 @@ class ListParameters(LimitParameters):
 
 
 class PageParameters(Parameters):
-    limit: Annotated[int, Field(ge=1, le=500, description="At most so many.")] = 50
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of entries.")] = 50
     cursor: CursorText = None
 
 
@@ -104,7 +104,7 @@ IdempotencyKey = Annotated[
     str,
     Header(
         alias="Idempotency-Key",
-        description="Names this write: sent again with the same key, it changes nothing and answers the same.",
+        description="Identifies this write: a repetition with the same key changes nothing and gets the same response.",
         pattern=r"^[\x21-\x7e]{1,200}$",
         examples=["3f1c6f0e-7c1b-4a55-9d0e-1d7b8c0e2a11"],
     ),
@@ -128,7 +128,7 @@ def etag(revision: int) -> str:
 
 
 def read_etag(given: str | None) -> int | None:
-    """The revision that was meant, None for any. Raises Refused where nothing was said, or nothing of ours."""
+    """The revision that was meant, None for any. Raises HttpError if it is missing or not an ETag of ours."""
     if given is None:
         raise HttpError(428, "unconditional", "send the ETag that you have read as If-Match", field="If-Match")
     if given == "*":
@@ -145,7 +145,7 @@ def derived(*parts: str) -> str:
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is JSON that means one thing."""
+    """A route whose body is strict JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -175,16 +175,16 @@ def _check_content_type(given: str | None) -> None:
         raise HttpError(415, "content_type", "send JSON in UTF-8, with the header content-type: application/json")
 
 
-class _Told(Record):
+class _ErrorDetail(Record):
     code: Annotated[str, Field(examples=["invalid"])]
-    message: Annotated[str, Field(description="What is wrong, and what to do next.")]
-    field: Annotated[str | None, Field(description="The field or parameter that is wrong.")] = None
+    message: Annotated[str, Field(description="What is wrong and what to do.")]
+    field: Annotated[str | None, Field(description="The invalid field or parameter.")] = None
 
 
 class ErrorShape(Record):
-    """Every error, whatever went wrong where."""
+    """The body of every error."""
 
-    error: _Told
+    error: _ErrorDetail
 
 
 _ERRORS: dict[int, tuple[str, str, str, str | None]] = {
@@ -213,7 +213,7 @@ WITH_BODY = (400, 408, 413, 415)
 
 
 def documented_errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says of errors."""
+    """The errors of a route in the OpenAPI document."""
     found: dict[int | str, dict[str, Any]] = {}
     for status in sorted({*always, *more}):
         text, code, message, field = _ERRORS[status]
@@ -229,7 +229,7 @@ def documented_errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int 
 
 
 def documented(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says of a success."""
+    """The success of a route in the OpenAPI document."""
     return {status: {"model": model, "description": text, "content": {"application/json": {"example": example}}}}
 
 

@@ -1,4 +1,4 @@
-"""Conversations: the inbox, one of them with its messages, turns and stamps, and an operator's reply."""
+"""Conversations: the inbox, messages, turns, stamps, patches and replies."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class ReplyBody(Record):
     },
 )
 async def list_conversations(
-    reach: StoreOfCaller, asked: Annotated[_InboxParameters, Depends(_parameters)]
+    scoped: StoreOfCaller, asked: Annotated[_InboxParameters, Depends(_parameters)]
 ) -> JSONResponse:
-    """Conversations, newest first, all that the filters ask for, page by page."""
-    page = await reach.page(asked.query(), asked.cursor)
+    """List the conversations that match the filters, newest first, page by page."""
+    page = await scoped.page(asked.query(), asked.cursor)
     return json_response(page.to_json())
 
 
@@ -98,9 +98,9 @@ async def list_conversations(
         **documented_errors(404),
     },
 )
-async def show_conversation(reach: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
+async def show_conversation(scoped: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """One conversation, as the inbox shows it. Its ETag changes with what people change, not with its turns."""
-    return _row(await reach.row(conversation_id))
+    return _row(await scoped.row(conversation_id))
 
 
 @router.patch(
@@ -111,14 +111,14 @@ async def show_conversation(reach: StoreOfCaller, conversation_id: ConversationI
     },
 )
 async def patch_conversation(
-    reach: StoreOfCaller, conversation_id: ConversationId, given: ConversationPatch, if_match: IfMatch = None
+    scoped: StoreOfCaller, conversation_id: ConversationId, given: ConversationPatch, if_match: IfMatch = None
 ) -> JSONResponse:
     """Close or open it, attribute it to another property (null: to none), or give it to a person (null: to nobody).
 
     What is left out stays. Turns do not undo it; a closed conversation opens again when its customer writes.
     """
     revision = read_etag(if_match)
-    return _row(await reach.patch_conversation(conversation_id, given, revision))
+    return _row(await scoped.patch_conversation(conversation_id, given, revision))
 
 
 @router.get(
@@ -129,10 +129,10 @@ async def patch_conversation(
     },
 )
 async def list_messages(
-    reach: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    scoped: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """The newest messages in thread order; `nextCursor` leads to those before them."""
-    found = await reach.messages(conversation_id, limit=asked.limit, cursor=asked.cursor)
+    found = await scoped.messages(conversation_id, limit=asked.limit, cursor=asked.cursor)
     return json_response({"messages": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
 
 
@@ -144,10 +144,10 @@ async def list_messages(
     },
 )
 async def list_turns(
-    reach: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    scoped: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """Settled turns, oldest first."""
-    found = await reach.turns(conversation_id, limit=asked.limit, cursor=asked.cursor)
+    found = await scoped.turns(conversation_id, limit=asked.limit, cursor=asked.cursor)
     return json_response({"turns": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
 
 
@@ -174,9 +174,9 @@ async def list_turns(
         **documented_errors(404),
     },
 )
-async def list_stamps(reach: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
+async def list_stamps(scoped: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """What each live consumer left on the conversation, how far it has seen, and how its last run failed."""
-    row = await reach.row(conversation_id)
+    row = await scoped.row(conversation_id)
     return json_response({"stamps": [_stamp(row, name) for name in row.states]})
 
 
@@ -190,13 +190,17 @@ async def list_stamps(reach: StoreOfCaller, conversation_id: ConversationId) -> 
     },
 )
 async def reply(
-    reach: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, key: IdempotencyKey, given: ReplyBody
+    scoped: StoreOfCaller,
+    backbone: OpenBackbone,
+    conversation_id: ConversationId,
+    key: IdempotencyKey,
+    given: ReplyBody,
 ) -> JSONResponse:
     """Save an operator's reply, settle it as a turn, so that every consumer sees it, and send it.
 
     It goes out by the channel that the conversation came in by, where `up` or a worker has that set up.
     """
-    await reach.row(conversation_id)
+    await scoped.row(conversation_id)
     meta = await backbone.store.meta(conversation_id)
     assert meta is not None  # conversations are never deleted
     name = derived(conversation_id, key)

@@ -14,15 +14,15 @@ Part = str | int | datetime
 
 def encode_position(asked: object, *parts: Part) -> str:
     """A cursor. ``asked``: what the list was asked for; the next page has to ask for the same."""
-    told = [to_text(part) if isinstance(part, datetime) else part for part in parts]
-    return seal(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(), repr(asked))
+    parts_json = [to_text(part) if isinstance(part, datetime) else part for part in parts]
+    return seal(json.dumps(parts_json, ensure_ascii=False, separators=(",", ":")).encode(), repr(asked))
 
 
 def decode_position(text: str, asked: object, *kinds: type[Part]) -> tuple[Part, ...]:
     """The parts of a place, as they were put in. Raises InvalidCursor."""
     try:
-        told = json.loads(unseal(text, repr(asked)))
-        return tuple(_part(value, kind) for value, kind in zip(told, kinds, strict=True))
+        parts_json = json.loads(unseal(text, repr(asked)))
+        return tuple(_part(value, kind) for value, kind in zip(parts_json, kinds, strict=True))
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidCursor(PROBLEM) from error
 

@@ -1,4 +1,4 @@
-"""Reactions: what failed and runs again, and the consumers."""
+"""Reactions: failures, retries and consumers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Name = Annotated[str, Path(description="The name of a consumer.", examples=["top
 async def list_failed(
     caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
-    """Reactions that were given up on."""
+    """List failed reactions."""
     after = None if asked.cursor is None else _place(asked.cursor)
     found = await backbone.store.failures(after=after, limit=asked.limit + 1)
     shown = [shapes.failure(one) for one in found[: asked.limit]]
@@ -84,12 +84,12 @@ async def list_failed(
 @router.post(
     "/reactions/retry",
     responses={
-        **documented(shapes.RetriedShape, "Due again.", {"retried": [_NAME]}),
+        **documented(shapes.RetriedShape, "They will run again.", {"retried": [_NAME]}),
         **documented_errors(404, *WITH_BODY),
     },
 )
 async def retry(caller: OnCall, backbone: OpenBackbone, given: RetryBody) -> JSONResponse:
-    """Give failed reactions fresh attempts. Sent again, it finds nothing failed, and says so."""
+    """Retry failed reactions. A repetition finds nothing failed and answers 404."""
     if given.consumer is not None and given.consumer not in await backbone.store.registrations():
         raise NotFound(_NO_CONSUMER)
     wanted = set(given.conversation_ids)
@@ -102,7 +102,7 @@ async def retry(caller: OnCall, backbone: OpenBackbone, given: RetryBody) -> JSO
         raise NotFound("nothing has failed on one of these conversations; GET /api/v1/reactions/failed lists what has")
     retried = []
     for conversation_id, name in chosen:
-        with suppress(NotFound):  # somebody else was quicker
+        with suppress(NotFound):  # somebody else has retried it
             await backbone.engine.retry(name, conversation_id)
             retried.append({"conversationId": conversation_id, "consumer": name})
     return json_response({"retried": retried})
@@ -113,7 +113,7 @@ async def retry(caller: OnCall, backbone: OpenBackbone, given: RetryBody) -> JSO
     responses={**documented(shapes.ConsumersShape, "Consumers.", {"consumers": [_CONSUMER]}), **documented_errors()},
 )
 async def list_consumers(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
-    """Every consumer that was ever registered, and how many of its reactions failed."""
+    """List all registered consumers with the number of failed reactions."""
     return json_response({"consumers": await _consumers(backbone)})
 
 
@@ -122,7 +122,7 @@ async def list_consumers(caller: OnCall, backbone: OpenBackbone) -> JSONResponse
     responses={**documented(shapes.ConsumerShape, "It is live.", _CONSUMER), **documented_errors(404)},
 )
 async def promote(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
-    """Let a consumer in shadow, or a retired one, go live: its stamps are seen, and it owes what comes."""
+    """Make a consumer in shadow, or a retired one, live: its stamps are shown, and it owes every new turn."""
     return await _changed(backbone, name, ConsumerState.LIVE)
 
 
@@ -134,7 +134,7 @@ async def promote(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResp
     },
 )
 async def retire(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
-    """Let a consumer owe nothing any more. Its stamps stay."""
+    """Retire a consumer: it owes no reactions from now on. Its stamps stay."""
     return await _changed(backbone, name, ConsumerState.RETIRED)
 
 

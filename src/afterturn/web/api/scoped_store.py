@@ -1,7 +1,6 @@
-"""What a caller reaches of the store: the one place where the scope of properties is applied.
+"""The store within a caller's scope of properties.
 
-What lies outside answers exactly as what does not exist. Routes about conversations go through here and through
-nothing else.
+Conversations outside the scope are reported as missing. All routes about conversations use it.
 """
 
 from __future__ import annotations

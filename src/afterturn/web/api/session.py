@@ -1,4 +1,4 @@
-"""Who calls; logging in with a token, and out."""
+"""The caller's session: log in with a token, log out, and login links."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LoginBody(Record):
     "", responses={**documented(shapes.CallerShape, "The caller.", _CALLER), **documented_errors(always=(401, 500))}
 )
 async def show_session(caller: Operator) -> JSONResponse:
-    """Who the caller is, and what a session has to send along to change things."""
+    """The caller, and the CSRF token of a session."""
     return json_response(_told(caller))
 
 
@@ -60,7 +60,7 @@ async def log_in(request: Request, given: LoginBody) -> Response:
 
 @router.delete("", status_code=204, response_class=Response, responses=documented_errors(always=(401, 403, 500)))
 async def log_out(request: Request, caller: Operator) -> Response:
-    """End the session, if it is one."""
+    """End the session."""
     access: AccessControl = request.app.state.access
     access.log_out(request.headers)
     response = Response(status_code=204)
@@ -79,7 +79,7 @@ async def follow_link(request: Request, key: str = "") -> Response:
         _count(request)
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/sign-in?link=used", 303)
-        text = "the link was used before, or is too old; start `afterturn up` again for a new one"
+        text = "the link was used already or has expired; start `afterturn up` again for a new one"
         raise HttpError(401, "unauthenticated", text, field="key")
     return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)
 
@@ -88,7 +88,7 @@ _BEARER = {"www-authenticate": "Bearer"}
 
 
 def _count(request: Request) -> None:
-    """A login came to nothing. Raises Refused where there were too many of them from its address."""
+    """Count a failed login. Raises HttpError if there were too many from its address."""
     access: AccessControl = request.app.state.access
     proxies: Proxies = request.app.state.proxies
     wait = access.count_failed_login(proxies.caller_of(request))
@@ -105,17 +105,17 @@ def _with_cookie(response: Response, cookie: str, request: Request) -> Response:
         max_age=int(SESSION_LIFETIME.total_seconds()),
         path="/",
         httponly=True,
-        samesite="lax",  # strict would log out whoever follows a link to a conversation out of a mail
+        samesite="lax",  # strict would log out a person who follows a link in an e-mail
         secure=_is_encrypted(request),
     )
     return response
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Whether the browser speaks TLS, to us or to a proxy before us. Whoever lies is given the stricter cookie."""
+    """Whether the browser speaks TLS, to us or to a proxy before us. A false header only makes the cookie stricter."""
     headers = request.headers
-    told = (request.url.scheme, headers.get("x-forwarded-proto", ""), headers.get("origin", "").partition(":")[0])
-    return "https" in told
+    hints = (request.url.scheme, headers.get("x-forwarded-proto", ""), headers.get("origin", "").partition(":")[0])
+    return "https" in hints
 
 
 def _told(caller: Caller) -> dict[str, object]:

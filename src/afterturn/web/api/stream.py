@@ -1,4 +1,4 @@
-"""The stream: how much waits, and what it gave up on."""
+"""The stream: its depth and its dead letters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead lett
     },
 )
 async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
-    """How many records wait, those in flight included, and since when the oldest does."""
+    """Count the records in the stream, including those in flight, and report the oldest."""
     return json_response(shapes.depth(await backbone.stream.depth()))
 
 
@@ -83,7 +83,7 @@ async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     },
 )
 async def show_stats(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
-    """How much is in each stage, and how old the oldest of it is."""
+    """Count what is in each stage, and how old the oldest entry is."""
     body, problems = await read_stats(backbone)
     for problem in problems:
         raise problem
@@ -104,7 +104,7 @@ async def show_stats(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
 async def list_dead_letters(
     caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
-    """Stream records that were given up on, oldest first."""
+    """List dead letters, oldest first."""
     after = None if asked.cursor is None else _place(asked.cursor)
     found = await backbone.stream.dead_letters(after=after, limit=asked.limit + 1)
     last = found[asked.limit - 1] if len(found) > asked.limit else None
@@ -118,12 +118,12 @@ async def list_dead_letters(
 @router.post(
     "/dead-letters/redrive",
     responses={
-        **documented(shapes.RedrivenShape, "In the stream again.", {"redriven": 1}),
+        **documented(shapes.RedrivenShape, "Sent to the stream again.", {"redriven": 1}),
         **documented_errors(404, *WITH_BODY),
     },
 )
 async def redrive(caller: OnCall, backbone: OpenBackbone, given: RedriveBody) -> JSONResponse:
-    """Put dead letters into their queue again. That changes nothing where the turn was handled since."""
+    """Send dead letters to their queue again. Turns that were handled since are not handled twice."""
     known = [one.id for one in await backbone.stream.dead_letters(limit=_ALL)]
     if not set(given.ids) <= set(known):
         raise NotFound(_NO_LETTER)
@@ -138,7 +138,7 @@ async def redrive(caller: OnCall, backbone: OpenBackbone, given: RedriveBody) ->
 async def show_dead_letter(
     caller: OnCall, backbone: OpenBackbone, letter_id: Annotated[str, Depends(_letter_id)]
 ) -> JSONResponse:
-    """A dead letter with its body."""
+    """Show a dead letter with its body."""
     found = await backbone.stream.dead_letters(limit=_ALL)
     letter = next((one for one in found if one.id == letter_id), None)
     if letter is None:

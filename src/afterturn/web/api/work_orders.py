@@ -1,4 +1,4 @@
-"""Work orders: what is to be repaired, and what was."""
+"""Work orders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(route_class=JsonRoute, tags=["work orders"])
 
 class OrderParameters(ListParameters):
     conversation: Annotated[Id | None, Field(description="Of this conversation.")] = None
-    all: Annotated[bool, Field(description="Closed ones, too.")] = False
+    all: Annotated[bool, Field(description="Include closed ones.")] = False
 
 
 @router.get(
@@ -39,9 +39,9 @@ class OrderParameters(ListParameters):
         **documented_errors(400, 404),
     },
 )
-async def list_work_orders(reach: StoreOfCaller, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
-    """Work orders, the most urgent first. A page may hold fewer than `limit`: `nextCursor` says whether it goes on."""
-    found = await reach.orders(
+async def list_work_orders(scoped: StoreOfCaller, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
+    """List work orders, most urgent first. A page may hold fewer than `limit`: `nextCursor` says whether it goes on."""
+    found = await scoped.orders(
         conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit, cursor=asked.cursor
     )
     return list_response("workOrders", [one.to_json() for one in found.items], found.next_cursor)
@@ -59,7 +59,7 @@ def _order_id(order_id: Annotated[str, Path(description="The id of a work order.
     },
 )
 async def close_work_order(
-    reach: StoreOfCaller, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]
+    scoped: StoreOfCaller, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]
 ) -> JSONResponse:
-    """The repair is done. Sent again, it changes nothing; no reaction opens it again."""
-    return json_response((await reach.close(conversation_id, order_id)).to_json())
+    """Close a work order. A repetition changes nothing; no reaction opens it again."""
+    return json_response((await scoped.close(conversation_id, order_id)).to_json())

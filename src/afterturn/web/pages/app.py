@@ -1,4 +1,4 @@
-"""The pages, put on the application that has the API."""
+"""Adds the pages to the application of the API."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from afterturn.web.sessions import Secret
 
 
 def add_pages(app: FastAPI, *, live: EventStreams | None = None, key: Secret | None = None) -> None:
-    """Add every page, and what they load. The app has the backbone and the access in its state.
+    """Add every page and the static files. The app has the backbone and the access control in its state.
 
-    ``live``: how often open pages are told of new messages. ``key``: names each form that is handed out.
+    ``live``: the pace of events to open pages. ``key``: makes the idempotency key of each form.
     """
     app.state.live = live or EventStreams()
     app.state.form_key = key or (lambda: secrets.token_urlsafe(18))
@@ -40,7 +40,7 @@ def add_pages(app: FastAPI, *, live: EventStreams | None = None, key: Secret | N
 
 
 class _Static(StaticFiles):
-    """Files that a browser keeps, and asks whether they are still those."""
+    """Static files that browsers revalidate."""
 
     def file_response(self, *given: object, **more: object) -> object:  # type: ignore[override]
         response = super().file_response(*given, **more)  # type: ignore[arg-type]

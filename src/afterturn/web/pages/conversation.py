@@ -52,7 +52,7 @@ _DONE = {
 @router.get("/{conversation_id}")
 async def show_conversation(
     request: Request,
-    reach: StoreOfCaller,
+    scoped: StoreOfCaller,
     caller: Operator,
     conversation_id: ConversationId,
     cursor: str | None = None,
@@ -60,16 +60,16 @@ async def show_conversation(
     done: str = "",
 ) -> Response:
     """The newest messages, or those before a cursor. ``upto``: how many there are up to the last one shown."""
-    row = await reach.row(conversation_id)
-    found = await reach.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
+    row = await scoped.row(conversation_id)
+    found = await scoped.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
     last = int(upto) if _NUMBER.match(upto) else row.conversation.message_count
     first = max(last - len(found.items), 0)
-    turns = await reach.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
-    orders = await reach.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
+    turns = await scoped.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
+    orders = await scoped.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
-    names = await _names(reach, row.conversation.participants)
-    sending = [one.id for one in found.items if _may_change(one, reach.backbone.clock())][-_WATCHED:]
-    sent, details = await _sending_and_details(reach, conversation_id, found.items)
+    names = await _names(scoped, row.conversation.participants)
+    sending = [one.id for one in found.items if _may_change(one, scoped.backbone.clock())][-_WATCHED:]
+    sent, details = await _sending_and_details(scoped, conversation_id, found.items)
     older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
     return render(
         request,
@@ -83,7 +83,7 @@ async def show_conversation(
         here=here,
         older=address(here, older) if older else None,
         newest=cursor is None,
-        stopped=cursor is None and await _is_stopped(reach, row),
+        stopped=cursor is None and await _is_stopped(scoped, row),
         key=request.app.state.form_key(),
         properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
@@ -95,7 +95,7 @@ async def show_conversation(
 @router.get("/{conversation_id}/live")
 async def tell_changes(
     request: Request,
-    reach: StoreOfCaller,
+    scoped: StoreOfCaller,
     conversation_id: ConversationId,
     sending: Annotated[list[str], Query()] = _NONE,
 ) -> Response:
@@ -103,12 +103,12 @@ async def tell_changes(
 
     ``sending``: messages whose way out is watched, too.
     """
-    await reach.row(conversation_id)
+    await scoped.row(conversation_id)
     watched = sending[:_WATCHED]
 
-    async def look(reach: ScopedStore) -> dict[str, object]:
-        row = await reach.row(conversation_id)
-        sent = await sending_of(reach.backbone.store, conversation_id, watched)
+    async def look(scoped: ScopedStore) -> dict[str, object]:
+        row = await scoped.row(conversation_id)
+        sent = await sending_of(scoped.backbone.store, conversation_id, watched)
         return {"known": _known(row, [sent.get(one) for one in watched])}
 
     return StreamingResponse(
@@ -118,7 +118,7 @@ async def tell_changes(
 
 @router.post("/{conversation_id}/reply")
 async def reply(
-    reach: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, form: FormData
+    scoped: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, form: FormData
 ) -> Response:
     """Save an operator's reply. The form carries a key, so that a second click sends nothing twice."""
     text = form.one("text").replace("\r\n", "\n").strip()
@@ -127,7 +127,7 @@ async def reply(
     given = parse(conversations.ReplyBody, {"text": text})
     key = f"form-{form.one('key')}"[:200]
     try:
-        answer = await conversations.reply(reach, backbone, conversation_id, key, given)
+        answer = await conversations.reply(scoped, backbone, conversation_id, key, given)
     except HttpError as refused:
         if refused.status_code != 409:
             raise
@@ -138,7 +138,7 @@ async def reply(
 
 
 @router.post("/{conversation_id}/update")
-async def patch_conversation(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
+async def patch_conversation(scoped: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close or open it, put it under another property, take it or give it back: what the form names.
 
     The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
@@ -150,7 +150,7 @@ async def patch_conversation(reach: StoreOfCaller, conversation_id: Conversation
     if not _NUMBER.match(revision):
         raise InvalidRecord("revision", "The form does not belong to this page. Reload the page and try again.")
     try:
-        await reach.patch_conversation(conversation_id, parse(ConversationPatch, asked), int(revision))
+        await scoped.patch_conversation(conversation_id, parse(ConversationPatch, asked), int(revision))
     except Conflict:
         raise HttpError(
             409, "conflict", "Somebody else changed this conversation. Go back, reload and try again."
@@ -159,17 +159,17 @@ async def patch_conversation(reach: StoreOfCaller, conversation_id: Conversation
 
 
 @router.post("/{conversation_id}/close-order")
-async def close_order(reach: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
+async def close_order(scoped: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close a work order: the repair is done. A second click changes nothing."""
-    await reach.close(conversation_id, form.one("order"))
+    await scoped.close(conversation_id, form.one("order"))
     return redirect(conversation_path(conversation_id), ("done", "closed"))
 
 
 async def _sending_and_details(
-    reach: ScopedStore, conversation_id: str, messages: Sequence[Message]
+    scoped: ScopedStore, conversation_id: str, messages: Sequence[Message]
 ) -> tuple[Mapping[str, Sending], Mapping[str, MessageDetails]]:
     """What became of sending each of these messages, and what their channel says of those that came in."""
-    store = reach.backbone.store
+    store = scoped.backbone.store
     sent = [message.id for message in messages if message.direction is Direction.OUTBOUND]
     received = {
         message_key(conversation_id, message.id): message.id
@@ -180,18 +180,18 @@ async def _sending_and_details(
     return await sending_of(store, conversation_id, sent), {received[key]: one for key, one in details.items()}
 
 
-async def _names(reach: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
+async def _names(scoped: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
     """What to call those people whose names are known: ``{"user77": "Ada Lovelace (@ada)"}``."""
-    known = await reach.backbone.store.get_all(ContactName, list(dict.fromkeys(people)))
+    known = await scoped.backbone.store.get_all(ContactName, list(dict.fromkeys(people)))
     return {person: name.text for person, name in known.items() if name.text}
 
 
-async def _is_stopped(reach: ScopedStore, row: InboxRow) -> bool:
+async def _is_stopped(scoped: ScopedStore, row: InboxRow) -> bool:
     """Whether the person whom a reply would go to wrote STOP, which is a word of text messages alone.
 
     The reply is sent nevertheless: only the provider knows to which of our numbers they wrote it.
     """
-    conversation, store = row.conversation, reach.backbone.store
+    conversation, store = row.conversation, scoped.backbone.store
     if conversation.channel is not Channel.SMS:
         return False
     route = await store.get(Route, conversation.id)

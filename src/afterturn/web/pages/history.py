@@ -1,7 +1,7 @@
-"""What the operations page plots: how each stage and consumer stood over the last day.
+"""The plots of the operations page: each stage and consumer over the last day.
 
-Looks of the last hour are kept in memory. The worst of every five minutes is noted in the store as it comes, so that a
-restart loses at most the time since the last look; several processes on one store add to the same slots.
+Samples of the last hour are kept in memory. The highest values of every five minutes are also in the store, so that a
+restart loses nothing but the last sample; several processes on one store share those.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N = TypeVar("N", int, float)
 EVERY_S = 20.0
 SLOT = timedelta(minutes=5)
 GAP = 2 * SLOT
-"""Where nothing is known for longer than this, nobody looked: a line ends there."""
+"""A line breaks where there is no sample for longer than this."""
 MOST_CONSUMERS = 60
 """Of those that lag or fail, in a slot: its size has a limit."""
 
@@ -44,7 +44,7 @@ class Span(StrEnum):
         return _DAY if self is Span.DAY else timedelta(hours=1)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return "last day" if self is Span.DAY else "last hour"
 
 

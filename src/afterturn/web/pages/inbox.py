@@ -36,13 +36,13 @@ _CURSOR_GONE = "This page belongs to another address, or its address was cut off
 
 
 @router.get("/")
-async def show_inbox(request: Request, reach: StoreOfCaller, backbone: OpenBackbone, caller: Operator) -> Response:
+async def show_inbox(request: Request, scoped: StoreOfCaller, backbone: OpenBackbone, caller: Operator) -> Response:
     """A page of the inbox."""
     pairs = request.query_params.multi_items()
     cursor = request.query_params.get("cursor")
     query = read_query(pair for pair in pairs if pair[0] != "cursor")
     try:
-        page = await reach.page(query, cursor)
+        page = await scoped.page(query, cursor)
     except InvalidCursor:
         raise InvalidCursor(_CURSOR_GONE) from None
     registrations = await backbone.inbox.registrations()
@@ -60,37 +60,37 @@ async def show_inbox(request: Request, reach: StoreOfCaller, backbone: OpenBackb
 
 
 @router.get("/search")
-async def search(reach: StoreOfCaller, q: str = "") -> Response:
+async def search(scoped: StoreOfCaller, q: str = "") -> Response:
     """To the conversation of that id, else to those with that phone number, e-mail address or name, else to those in
     which these words were said."""
     words = q.strip()
     if not words:
         return redirect("/")
-    person = address_of_person(words, reach.backbone.settings.phone_region)
+    person = address_of_person(words, scoped.backbone.settings.phone_region)
     if person is None:
         try:
-            row = await reach.row(words)
+            row = await scoped.row(words)
         except NotFound:
             pass
         else:
             return redirect(conversation_path(row.conversation.id))
-    if reach.backbone.searcher is None or await _is_somebody(reach, person, words):
+    if scoped.backbone.searcher is None or await _is_somebody(scoped, person, words):
         return redirect("/", ("participant", person or words[:MAX_ID_CHARS]))
     return redirect("/", ("words", words[:MAX_WORDS_CHARS]))
 
 
-async def _is_somebody(reach: ScopedStore, person: str | None, words: str) -> bool:
+async def _is_somebody(scoped: ScopedStore, person: str | None, words: str) -> bool:
     """Whether somebody of that address or name is in the inbox; an address that was not looked for to the end is."""
     try:
         query = parse(InboxQuery, {"participant": person or words, "limit": 1})
     except InvalidRecord:
         return False
-    page = await reach.page(query, None)
+    page = await scoped.page(query, None)
     return bool(page.rows) or (person is not None and not page.complete and page.next_cursor is not None)
 
 
 @router.get("/live")
-async def tell_arrivals(request: Request, reach: StoreOfCaller) -> Response:
+async def tell_arrivals(request: Request, scoped: StoreOfCaller) -> Response:
     """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``).
 
     ``more``: there may be others, since so much came in that a look does not get through it.
@@ -105,8 +105,8 @@ async def tell_arrivals(request: Request, reach: StoreOfCaller) -> Response:
         update={"window": None, "since": after.at, "until": None, "limit": _MOST_ARRIVED, "budget": _LOOKED_AT}
     )
 
-    async def look(reach: ScopedStore) -> dict[str, object]:
-        page = await reach.page(query, None)
+    async def look(scoped: ScopedStore) -> dict[str, object]:
+        page = await scoped.page(query, None)
         found = arrived(page.rows, after)
         return {"count": found, "more": found == _MOST_ARRIVED or not page.complete}
 
@@ -122,7 +122,7 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
     """
     access: AccessControl = request.app.state.access
     live: EventStreams = request.app.state.live
-    told: dict[str, object] | None = None
+    sent: dict[str, object] | None = None
     yield f"retry: {int(live.every * 2_000)}\n\n"
     for _ in range(live.looks):
         caller = access.caller(request.headers)
@@ -132,11 +132,11 @@ async def events(request: Request, look: Look) -> AsyncIterator[str]:
         try:
             found = await look(ScopedStore(request.app.state.backbone, caller.scope))
         except AfterturnError:  # the store may be back at the next look
-            found = told or {}
-        if found != told:
-            told = found
+            found = sent or {}
+        if found != sent:
+            sent = found
             yield f"data: {json.dumps(found)}\n\n"
-        elif told is not None:
+        elif sent is not None:
             yield ": still here\n\n"
         if await live.pause():
             return

@@ -184,7 +184,7 @@ def _links(choices: type[TimeWindow] | type[Span], chosen: TimeWindow | Span, **
     name = "owed" if choices is TimeWindow else "plots"
     return tuple(
         Link(
-            one.told if isinstance(one, Span) else "all time" if one is TimeWindow.ALL else one.value,
+            one.label if isinstance(one, Span) else "all time" if one is TimeWindow.ALL else one.value,
             address(PATH, [*kept.items(), (name, one.value)]),
             one is chosen,
         )

@@ -136,7 +136,7 @@ def _consumer(one: Registration, now: Sample, past: PlotRange, declared: bool) -
     lags = failures = None
     if one.state is ConsumerState.LIVE:
         lagged = _values(past, now, lambda point: point.lags.get(one.name, 0))
-        lags = plot(lagged, past, f"Lag of {one.name}", told=lambda value: _lag(timedelta(seconds=value)))
+        lags = plot(lagged, past, f"Lag of {one.name}", written=lambda value: _lag(timedelta(seconds=value)))
         failed = _values(past, now, lambda point: point.failures.get(one.name, 0))
         if any(value for _, value in failed):
             failures = plot(failed, past, f"Failures of {one.name}")
@@ -166,7 +166,7 @@ def plot(
     past: PlotRange,
     name: str,
     *,
-    told: Callable[[float], str] = lambda value: f"{value:g}",
+    written: Callable[[float], str] = lambda value: f"{value:g}",
 ) -> Plot | None:
     """A line over time, lowest at the bottom, which breaks where nobody looked or nothing answered.
 
@@ -178,7 +178,7 @@ def plot(
         return None
     top = max(*known, 1.0)
     length = past.now - since
-    told_length = past.span.told if length + GAP > past.span.length else f"last {duration(length)}"
+    length_label = past.span.label if length + GAP > past.span.length else f"last {duration(length)}"
     runs: list[list[tuple[float, float]]] = []
     before: datetime | None = None
     for at, value in values:
@@ -197,14 +197,14 @@ def plot(
             f"M{run[0][0]:.1f},{HEIGHT:g} {line} L{run[-1][0]:.1f},{HEIGHT:g}Z"
             for run, line in zip(runs, lines, strict=True)
         ),
-        top=told(max(known)) if max(known) else "",
-        label=f"{name}: now {_now(values, told)}, highest {told(max(known))} of the {told_length}",
+        top=written(max(known)) if max(known) else "",
+        label=f"{name}: now {_now(values, written)}, highest {written(max(known))} of the {length_label}",
     )
 
 
-def _now(values: Sequence[tuple[datetime, float | None]], told: Callable[[float], str]) -> str:
+def _now(values: Sequence[tuple[datetime, float | None]], written: Callable[[float], str]) -> str:
     value = values[-1][1]
-    return "unknown" if value is None else told(value)
+    return "unknown" if value is None else written(value)
 
 
 def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:

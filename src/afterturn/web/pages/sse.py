@@ -1,4 +1,4 @@
-"""How often open pages are told what has changed, and that they have to end with the server."""
+"""The pace of server-sent events to open pages, and their end with the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class EventStreams:
         self._stopped = asyncio.Event()
 
     async def pause(self) -> bool:
-        """Wait for the next look; whether there is none, because the server ends."""
+        """Wait for the next look; True if the server is stopping."""
         try:
             await asyncio.wait_for(self._stopped.wait(), self.every)
         except TimeoutError:
@@ -22,5 +22,5 @@ class EventStreams:
         return True
 
     def stop(self) -> None:
-        """End every stream now, so that a stop of the server does not wait for them."""
+        """End every stream, so that the server can stop at once."""
         self._stopped.set()

@@ -1,4 +1,4 @@
-"""How each stage and consumer stands: a look at it now."""
+"""A sample of every stage and consumer, for the operations page."""
 
 from __future__ import annotations
 
