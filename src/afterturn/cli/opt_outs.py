@@ -21,7 +21,7 @@ def opt_outs(
     profile: Profiled = None,
     db: Db = None,
 ) -> None:
-    """List every address that opted out of automatic messages, by channel and address."""
+    """List every address that opted out of automatic messages."""
     listed = [one for one in asyncio.run(_read(ctx, db)) if one.opted_out or all_]
     if json_:
         write_json({"optOuts": [one.to_json() for one in listed]})
