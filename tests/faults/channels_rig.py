@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from tests.faults.channels_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.channels import NOW, sample
 from tests.unit.channels.endpoints import endpoints_of
+from tests.unit.channels.job_runners import auto_reply, outbox
 from tests.unit.channels.sending.rig import calling, serving
 from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.telegram import test_send as telegram_test
@@ -26,10 +27,8 @@ from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import own_addresses
-from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.email.compose import compose, one_part
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.outbox import Outbox
 from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory
@@ -40,6 +39,7 @@ from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.twilio.send import TwilioSender
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent
 from afterturn.channels.webhooks import WebhookRouter
+from afterturn.jobs.runner import JobRunner
 from afterturn.model import Channel
 from afterturn.testing import ManualClock
 from afterturn.web.access import AccessControl
@@ -94,8 +94,9 @@ class Desk:
     directory: Directory
     front: httpx.AsyncClient = field(init=False)
     doors: WebhookRouter = field(init=False)
-    answering: AutoReply = field(init=False)
-    dispatching: Outbox = field(init=False)
+    answering: JobRunner = field(init=False)
+    dispatching: JobRunner = field(init=False)
+    choose: Any = field(init=False)
     mailbox: dict[str, Any] = field(default_factory=dict)
     bucket: dict[str, bytes] = field(default_factory=dict)
     upkept: list[SubscriptionEvent] = field(default_factory=list)
@@ -181,8 +182,9 @@ async def opened(
             Channel.EMAIL: desk.mailer,
         }
         store = backbone.store
-        desk.answering = AutoReply(backbone, store, store, clock, responder=responder)
-        desk.dispatching = Outbox(store, clock, lambda message: senders.get(message.channel))
+        desk.answering = auto_reply(backbone, store, store, clock, responder=responder)
+        desk.choose = lambda message: senders.get(message.channel)
+        desk.dispatching = outbox(store, clock, desk.choose)
         desk.doors = _doors(desk, answering=responder is not None)
         tokens = folder / "tokens.toml"
         if not tokens.exists():

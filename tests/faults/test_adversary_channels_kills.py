@@ -16,8 +16,10 @@ import pytest
 from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
 
+from afterturn.channels.outbox import Outbox
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.state import SendStatus
+from afterturn.jobs.runner import JobRunner
 
 CALLS: dict[str, Call] = {"sms": sms(1), "telegram": said(1, 1, "Hello"), "email": mail_call(mime("Hello"))}
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,8 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
         await desk.answering.once()
         if point == "answered":
             die()
-        choose = desk.dispatching._choose
+        sender = Outbox(desk.backbone.store, desk.clock, desk.choose)
+        choose = sender._choose
 
         class Dying:
             def __init__(self, message: OutboundMessage) -> None:
@@ -50,7 +53,8 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
                 die()
                 raise AssertionError
 
-        desk.dispatching._choose = Dying
+        sender._choose = Dying
+        desk.dispatching = JobRunner(desk.backbone.store, desk.clock, [sender.handler])
         await desk.dispatching.once()
 
 

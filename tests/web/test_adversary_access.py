@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.channels.job_runners import outbox
 from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import THEIRS, mail, sms
 from tests.web.rig import API, Rig
 
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.outbox import Outbox
 from afterturn.channels.routing import Directory, RoutingRule
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.twilio.webhook import RANKS
@@ -121,7 +121,7 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
         )
         assert answer.status_code == 201
         provider = Provider(acts=[act])
-        await Outbox(rig.backbone.store, rig.clock, lambda message: provider).once()
+        await outbox(rig.backbone.store, rig.clock, lambda message: provider).once()
         for state in states:
             error = "30003" if state == "undelivered" else None
             await intake.take(DeliveryUpdate("SM-out", state, RANKS[state], rig.clock(), error))

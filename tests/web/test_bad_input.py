@@ -32,7 +32,7 @@ from afterturn.web.webhooks import mount_webhooks
 
 Test = Callable[..., Awaitable[None]]
 
-MOST = 2_000
+CONCURRENCY = 2_000
 PATIENCE = 0.05
 WRITES = {"idempotency-key": "k-1", "if-match": "*"}
 
@@ -76,7 +76,7 @@ def each(given: list[Endpoint]) -> Callable[[Test], Test]:
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(tmp_path, most_bytes=MOST, patience=PATIENCE) as opened:
+    async with open_rig(tmp_path, most_bytes=CONCURRENCY, patience=PATIENCE) as opened:
         hooks(opened)
         await opened.settle("c-1", property_id="oak")
         await opened.order("c-1", "oak", "c-1")
@@ -135,11 +135,11 @@ async def test_a_body_that_is_too_large(rig: Rig, where: Endpoint) -> None:
     """Whether it says so or not."""
 
     async def parts() -> AsyncIterator[bytes]:
-        for _ in range(MOST // 100 + 1):
+        for _ in range(CONCURRENCY // 100 + 1):
             yield b"a" * 100
 
     async with unchanged(rig):
-        for content in (b"a" * (MOST + 1), parts()):
+        for content in (b"a" * (CONCURRENCY + 1), parts()):
             answer = await send(rig, where, content=content)
             assert answer.status_code == 413
             assert error_of(answer)["code"] == "too_large"

@@ -15,12 +15,12 @@ from tests.web.rig import API, Rig, error_of, open_rig
 from afterturn.web.access import LOGIN_TRIES
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-MOST = 10_000
+CONCURRENCY = 10_000
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(tmp_path, most_bytes=MOST) as opened:
+    async with open_rig(tmp_path, most_bytes=CONCURRENCY) as opened:
         hooks(opened)
         yield opened
 
@@ -89,7 +89,7 @@ async def test_where_programs_call_there_are_no_pages(rig: Rig, method: str, pat
 
 async def test_what_stands_before_the_pages_shows_pages_too(rig: Rig) -> None:
     async with rig.client(None, **BROWSER) as client:
-        large = await client.post("/sign-in", data={"token": "a" * MOST})
+        large = await client.post("/sign-in", data={"token": "a" * CONCURRENCY})
         assert (large.status_code, large.headers["connection"]) == (413, "close")
         assert "Request too large" in large.text
         for _ in range(LOGIN_TRIES):

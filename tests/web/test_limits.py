@@ -12,7 +12,7 @@ import pytest
 from tests.web.rig import API, Rig, error_of
 from tests.web.served import served
 
-MOST = 10_000
+CONCURRENCY = 10_000
 PATIENCE = 0.5
 REPLIES = f"{API}/conversations/c-1/replies"
 HEADERS = {"authorization": "Bearer aft_desk", "idempotency-key": "k-1", "content-type": "application/json"}
@@ -24,7 +24,7 @@ async def _fill(rig: Rig) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("limits"), _fill, most_bytes=MOST, patience=PATIENCE) as address:
+    with served(tmp_path_factory.mktemp("limits"), _fill, most_bytes=CONCURRENCY, patience=PATIENCE) as address:
         yield address
 
 
@@ -37,7 +37,7 @@ def client(url: str) -> Iterator[httpx.Client]:
 
 
 def test_a_body_that_is_too_large(client: httpx.Client) -> None:
-    answer = client.post(REPLIES, content=b'{"text": "' + b"a" * MOST + b'"}')
+    answer = client.post(REPLIES, content=b'{"text": "' + b"a" * CONCURRENCY + b'"}')
     assert answer.status_code == 413
     assert error_of(answer)["code"] == "too_large"
 
@@ -55,7 +55,7 @@ def test_a_body_that_is_too_large_and_does_not_say_so(client: httpx.Client) -> N
 
 
 def test_one_byte_more_than_the_most(client: httpx.Client) -> None:
-    padded = b'{"txt": ""}'.ljust(MOST)
+    padded = b'{"txt": ""}'.ljust(CONCURRENCY)
     assert client.post(REPLIES, content=padded).status_code == 422
     assert client.post(REPLIES, content=padded + b" ").status_code == 413
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -24,6 +23,7 @@ from afterturn.channels.webhooks import WEBHOOKS_PATH, Fetch, HandleSubscription
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
+from afterturn.jobs.runner import JobRunner
 
 
 class ChannelStore(IngestStore, Sendable, Protocol):
@@ -55,10 +55,13 @@ async def open_channels(
         subscriptions: dict[str, HandleSubscription] = {}
         senders: list[SenderBinding] = []
         tasks: list[BackgroundTask] = []
-        wake = asyncio.Event()
         ingest = Ingest(writes, store, clock, directory=directory, answering=responder is not None)
+        cap = RateLimit(settings.answers_cap, settings.answers_window)
+        auto_reply = AutoReply(writes, store, store, clock, responder=responder, cap=cap)
+        outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
+        jobs = JobRunner(store, clock, [*auto_reply.handlers, outbox.handler])
         router = WebhookRouter(
-            ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_saved=wake.set
+            ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_saved=jobs.wake
         )
         context = ProviderContext(
             clock=clock,
@@ -77,10 +80,7 @@ async def open_channels(
                 subscriptions |= connection.subscriptions
                 senders += connection.senders
                 tasks += connection.tasks
-        cap = RateLimit(settings.answers_cap, settings.answers_window)
-        auto_reply = AutoReply(writes, store, store, clock, responder=responder, cap=cap)
-        outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
-        yield ChannelRunner(router, auto_reply, outbox, wake, tasks=tasks)
+        yield ChannelRunner(router, jobs, tasks)
 
 
 def own_addresses(settings: Settings, providers: Sequence[Provider] = PROVIDERS) -> frozenset[str]:

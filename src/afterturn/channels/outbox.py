@@ -31,6 +31,8 @@ from afterturn.channels.state import (
 )
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
+from afterturn.jobs.retry import RetryLater, RetryPolicy
+from afterturn.jobs.runner import JobHandler
 from afterturn.model import Channel, Conversation, ConversationMeta, Message, SendProblem
 from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 
@@ -39,7 +41,7 @@ LEASE = timedelta(minutes=15)
 GIVE_UP_AFTER = timedelta(days=3)
 """Later an answer helps nobody; it is left to people."""
 
-_PAUSES = (15, 60, 300, 1800, 3600)
+_DELAYS = (15, 60, 300, 1800, 3600)
 _LOOKED_THROUGH = 100
 _TIMES_KEPT = 60
 
@@ -60,18 +62,6 @@ class Uncertainly(AfterturnError):
     """Somebody began to send this and never said how it went."""
 
 
-class NotSetUp(AfterturnError):
-    """This process cannot send by the channel; another one on the same store may, or this one once it is set up."""
-
-
-class Held(AfterturnError):
-    """Too many automatic answers went to this correspondent. ``until``: when one more may."""
-
-    def __init__(self, until: datetime) -> None:
-        super().__init__("too many automatic answers went to this correspondent")
-        self.until = until
-
-
 class Outbox:
     """Does the jobs of sending. ``choose`` names the sender."""
 
@@ -81,55 +71,35 @@ class Outbox:
         self._choose = choose
         self._lease = lease
 
-    async def once(self, *, limit: int = 16) -> int:
-        """Take what is due and send it, one after the other; returns how many jobs were taken."""
-        taken = await self._store.lease_jobs(DISPATCH, now=self._clock(), lease=self._lease, limit=limit)
-        for one in taken:
-            await self._do(one)
-        return len(taken)
+    @property
+    def handler(self) -> JobHandler:
+        """How send jobs are done: one after the other, because a process that dies holds a job for a long lease."""
+        return JobHandler(
+            kind=DISPATCH,
+            run=self._run,
+            lease=self._lease,
+            retry=RetryPolicy(_DELAYS, GIVE_UP_AFTER),
+            failed=self._failed,
+        )
 
-    async def _do(self, job: LeasedJob) -> None:
+    async def _run(self, job: LeasedJob) -> bool:
         ids: Sequence[str] = ()
         try:
             state, reason, ids = await self._send(job)
         except TryLater as error:
-            await self._later(job, error.reason.value, error.after)
-            return
-        except Held as error:
-            await self._later(job, "loop", error.until - self._clock())
-            return
-        except NotSetUp:
-            await self._later(job, "channel-not-set-up", None)
-            return
+            raise RetryLater(error.reason.value, error.after) from error
         except SendFailed as error:
             state = SendState.UNDELIVERABLE if isinstance(error, Undeliverable) else SendState.UNCERTAIN
             reason = error.reason.value
         except Uncertainly:
             state, reason = SendState.UNCERTAIN, "answer-lost"
-        except Exception as error:  # one that nobody foresaw keeps nothing else from being sent
-            await self._later(job, type(error).__name__, None)
-            return
         level = logging.INFO if state is SendState.SENT else logging.WARNING
         telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state.value)
         await self._tell(job, state, reason, ids)
-        await self._store.complete(job)
+        return True
 
-    async def _later(self, job: LeasedJob, reason: str, after: timedelta | None) -> None:
-        now = self._clock()
-        if now - job.due_at > GIVE_UP_AFTER:
-            await self._tell(job, SendState.GIVEN_UP, reason)
-            await self._store.complete(job)
-            return
-        pause = after or timedelta(seconds=_PAUSES[min(job.attempts, len(_PAUSES)) - 1])
-        telemetry.log(
-            "dispatch_put_off",
-            level=logging.WARNING,
-            conversation_id=job.conversation_id,
-            error=reason,
-            delay_s=int(pause.total_seconds()),
-        )
-        await self._tell(job, SendState.WAITING, reason)
-        await self._store.retry_later(job, until=now + pause)
+    async def _failed(self, job: LeasedJob, reason: str, delay: timedelta | None) -> None:
+        await self._tell(job, SendState.GIVEN_UP if delay is None else SendState.WAITING, reason)
 
     async def _tell(self, job: LeasedJob, state: SendState, reason: str | None, ids: Sequence[str] = ()) -> None:
         """``ids``: the provider's ids of the parts, which its delivery updates name."""
@@ -152,11 +122,11 @@ class Outbox:
         outgoing = outgoing_of(conversation, message, route, automatic=value.automatic, answers=value.answers)
         sender = self._choose(outgoing)
         if sender is None:
-            raise NotSetUp
+            raise RetryLater("channel-not-set-up")  # another process may have it, or this one once it is set up
         if await self._is_opted_out(outgoing):
             return SendState.UNDELIVERABLE, Reason.OPTED_OUT.value, ()
         if (held := await self._held(outgoing)) is not None:
-            raise Held(held)
+            raise RetryLater("loop", held - self._clock())
         parts = sender.parts(outgoing)
         keys = [f"{job.key}/{number}" for number in range(len(parts))]
         known = await self._store.get_all(PartStatus, keys)

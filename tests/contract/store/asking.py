@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from tests.contract.samples import T0
 from tests.contract.store.factory import StoreFactory
+from tests.unit.channels.job_runners import auto_reply, combined, outbox
 from tests.unit.channels.test_intake import sms
 
-from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
+from afterturn.channels.auto_reply import LEASE
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.leases import Locks
-from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, Sender
 from afterturn.channels.state import ANSWER
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.event import TurnSettled
+from afterturn.jobs.locks import Locks
 from afterturn.model import Direction
 from afterturn.settle import Settler
 from afterturn.store.port import Store
@@ -54,7 +54,7 @@ class Process:
         self.asked = asyncio.Event()
         writes = Settler(store, Silent(), clock, "worker")
         self.intake = Ingest(writes, store, clock, answering=True)
-        self.answering = AutoReply(writes, store, store, clock, responder=self._answer)
+        self.answering = auto_reply(writes, store, store, clock, responder=self._answer)
 
     async def _answer(self, one: ReplyRequest) -> str:
         self.said.append([message.text for message in one.messages])
@@ -67,7 +67,8 @@ class Process:
     def webhooks(self) -> ChannelRunner:
         """All of it but the doors, which others open."""
         return ChannelRunner(
-            WebhookRouter(self.intake, self.clock, {}), self.answering, Outbox(self.store, self.clock, _nobody)
+            WebhookRouter(self.intake, self.clock, {}),
+            combined(self.answering, outbox(self.store, self.clock, _nobody)),
         )
 
     async def texts(self) -> list[str]:
@@ -106,7 +107,7 @@ class AskingContract:
         one, other = processes
         for number in (1, 2):
             await one.intake.take(sms(number, f"part {number}", at=NOW))
-        first, second = await one.answering.taken(limit=1), await other.answering.taken(limit=1)
+        first, second = await one.answering.lease(limit=1), await other.answering.lease(limit=1)
         await asyncio.gather(one.answering.do(first[0]), other.answering.do(second[0]))
         await other.until_done()
         assert one.said == [["part 1", "part 2"]]
@@ -141,7 +142,7 @@ class AskingContract:
             for number in range(8):
                 clock.advance(timedelta(milliseconds=300))
                 await processes[number % 2].intake.take(sms(number, f"m{number}", at=clock()))
-                funnels[number % 2].wake.set()
+                funnels[number % 2].jobs.wake()
                 await asyncio.sleep(0.01)
             while await processes[0].store.waiting_jobs(ANSWER, limit=1):
                 clock.advance(timedelta(milliseconds=200))
@@ -157,7 +158,7 @@ class AskingContract:
         self, processes: tuple[Process, Process]
     ) -> None:
         one, other = processes
-        assert await Locks(one.store, one.clock, ASKING).acquire(CONVERSATION, LEASE) is not None
+        assert await Locks(one.store, one.clock, ANSWER).acquire(CONVERSATION, LEASE) is not None
         await other.intake.take(sms(1, "one", at=NOW))
         await other.answering.once()
         one.clock.advance(LEASE - timedelta(seconds=1))

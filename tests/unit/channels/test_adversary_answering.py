@@ -10,11 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.channels.job_runners import auto_reply, combined, outbox
 from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.auto_reply import AutoReply
-from afterturn.channels.outbox import Outbox
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, SendReceipt
@@ -30,10 +29,10 @@ __all__ = ["house"]
 @asynccontextmanager
 async def running(house: House, provider: Provider, keeper: Any = None) -> AsyncIterator[ChannelRunner]:
     store = house.backbone.store
-    answering = AutoReply(house.backbone, keeper or store, store, house.clock, responder=house.responder)
+    answering = auto_reply(house.backbone, keeper or store, store, house.clock, responder=house.responder)
     house.clock.advance(timedelta(minutes=1))
     doors = WebhookRouter(house.intake, house.clock, {})
-    webhooks = ChannelRunner(doors, answering, Outbox(store, house.clock, lambda message: provider))
+    webhooks = ChannelRunner(doors, combined(answering, outbox(store, house.clock, lambda message: provider)))
     stop = asyncio.Event()
     task = asyncio.create_task(webhooks.run(stop, poll=0.01))
     try:
@@ -66,7 +65,7 @@ async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_th
     provider = Provider()
     async with running(house, provider) as webhooks:
         await house.intake.take(sms(1, "hang"))
-        webhooks.wake.set()
+        webhooks.jobs.wake()
         await house.intake.take(other(2, text="you"))
         await until(lambda: _is(provider.got == [("For you", 0)]))
         await house.intake.take(sms(3, "and this"))  # of the one that hangs: after it, and in order
@@ -165,7 +164,7 @@ async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
         return "never"
 
     store = house.backbone.store
-    quick = AutoReply(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
+    quick = auto_reply(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
     await house.intake.take(replace(sms(1), album=None))
     house.responder = hang
     await house.intake.take(sms(2))
@@ -219,7 +218,7 @@ async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(h
         return SendReceipt("P-1", house.clock(), ())
 
     provider = Provider(acts=[act])
-    sending = Outbox(house.backbone.store, house.clock, lambda message: provider)
+    sending = outbox(house.backbone.store, house.clock, lambda message: provider)
     assert await sending.once() == 2
     assert len(set(got)) == 2
 
@@ -252,9 +251,9 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
         raise AssertionError
 
     store = house.backbone.store
-    sending = Outbox(store, house.clock, lambda message: Provider(acts=[hang]))
+    sending = outbox(store, house.clock, lambda message: Provider(acts=[hang]))
     dying = asyncio.create_task(
-        ChannelRunner(WebhookRouter(house.intake, house.clock, {}), house.answering, sending).run(
+        ChannelRunner(WebhookRouter(house.intake, house.clock, {}), combined(house.answering, sending)).run(
             asyncio.Event(), poll=0.01
         )
     )
@@ -262,7 +261,7 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
     dying.cancel()
     await asyncio.wait([dying])
     another = Provider()
-    assert await Outbox(store, house.clock, lambda message: another).once() == 2
+    assert await outbox(store, house.clock, lambda message: another).once() == 2
     assert len(another.got) == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_intake import House, house, sms
 
 from afterturn.channels.auto_reply import LEASE, AutoReply
@@ -11,6 +12,7 @@ from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import ANSWER
 from afterturn.errors import StoreError
+from afterturn.jobs.runner import JobBatch, JobRunner
 from afterturn.store.port import LeasedJob
 
 __all__ = ["house"]
@@ -31,9 +33,9 @@ async def test_an_answer_whose_settling_failed_does_not_count_against_itself(hou
     house.responder, store = parrot, house.backbone.store
     await house.intake.take(sms(1, "one"))
     one_only = {"responder": parrot, "cap": RateLimit(1, timedelta(hours=1))}
-    await AutoReply(Full(), store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    await auto_reply(Full(), store, store, house.clock, **one_only).once()
     house.clock.advance(2 * LEASE)
-    await AutoReply(house.backbone, store, store, house.clock, **one_only).once()  # type: ignore[arg-type]
+    await auto_reply(house.backbone, store, store, house.clock, **one_only).once()
     assert await house.texts() == ["one", "You said: one"]
 
 
@@ -43,7 +45,7 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: 
 
     house.responder, store = answer, house.backbone.store
     day = timedelta(days=1)
-    answering = AutoReply(
+    answering = auto_reply(
         house.backbone, store, store, house.clock, responder=answer, cap=RateLimit(1, timedelta(hours=1))
     )
     house.clock.advance(30 * day)
@@ -55,17 +57,18 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: 
     assert sorted(await house.texts()) == ["I heard 1", "I heard 3", "one", "two"]
 
 
-class Dies(AutoReply):
-    """Like a process that is killed when its answer is settled: nothing is told to be done."""
+class Dies(JobRunner):
+    """Like a process that is killed when its answer is settled: no job is completed."""
 
-    async def _finish(self, job: LeasedJob) -> None:
+    async def _complete(self, job: LeasedJob) -> None:
         return None
 
 
 async def test_what_is_written_before_the_job_of_an_answered_message_comes_again_is_answered(house: House) -> None:
     house.responder, store = parrot, house.backbone.store
     await house.intake.take(sms(1, "one"))
-    await Dies(house.backbone, store, store, house.clock, responder=parrot).once()
+    replies = AutoReply(house.backbone, store, store, house.clock, responder=parrot)
+    await Dies(store, house.clock, replies.handlers).once()
     assert await house.texts() == ["one", "You said: one"]
     house.clock.advance(timedelta(seconds=1))
     await house.intake.take(sms(2, "two"))
@@ -82,7 +85,7 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
     """The second message was in sight of the answer to the first one, and waits until that is known."""
     house.responder, store = parrot, house.backbone.store
     other = house.answering
-    waiting: list[tuple[LeasedJob, ...]] = []
+    waiting: list[JobBatch] = []
 
     async def slow(one: ReplyRequest) -> str:
         for each in waiting:
@@ -90,10 +93,10 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
         return await parrot(one)
 
     await house.intake.take(sms(1, "one"))
-    this = AutoReply(house.backbone, store, store, house.clock, responder=slow)
-    [first] = await this.taken(limit=5)
+    this = auto_reply(house.backbone, store, store, house.clock, responder=slow)
+    [first] = await this.lease(limit=5)
     await house.intake.take(sms(2, "two"))
-    waiting += await other.taken(limit=5)
+    waiting += await other.lease(limit=5)
     await this.do(first)
     assert await house.texts() == ["one", "two", "You said: two"]
     await house.intake.take(sms(3, "three"))

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_intake import NOW, House, house, mail, sms
 
-from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import ANSWER, MAX_REPLY_TIMES, MessageDetails, ReplyHistory
 from afterturn.channels.types import InboundMessage, Thread
 from afterturn.ids import digest
+from afterturn.jobs.runner import JobRunner
 from afterturn.model import Channel, Role
 from afterturn.store.port import MAX_VALUE_BYTES, Job
 from afterturn.store.state import dump_state
@@ -29,9 +30,9 @@ async def parrot(one: ReplyRequest) -> str:
     return f"You said: {one.messages[-1].text}"
 
 
-def answering(house: House, responder: Any = parrot) -> AutoReply:
+def answering(house: House, responder: Any = parrot) -> JobRunner:
     store = house.backbone.store
-    return AutoReply(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
+    return auto_reply(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
 
 
 def on(channel: Channel, number: int, at: Any) -> InboundMessage:

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_adversary_answering import other, running, until
 from tests.unit.channels.test_dispatching import Provider
 from tests.unit.channels.test_intake import House, house, sms
 
-from afterturn.channels.auto_reply import ASKING, LEASE, AutoReply
-from afterturn.channels.leases import Locks
+from afterturn.channels.auto_reply import CONCURRENCY, LEASE
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.runner import MOST
 from afterturn.channels.state import ANSWER
+from afterturn.jobs.locks import Locks
 from afterturn.model import Direction
 
 __all__ = ["house"]
@@ -40,23 +40,27 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
         return f"For {said[-1]}"
 
     async def is_taken(number: int) -> bool:
-        return all(one.attempts for one in await store.waiting_jobs(ANSWER, limit=100) if one.key == f"sms:SM{number}")
+        return all(
+            one.attempts or one.visible_at > one.due_at
+            for one in await store.waiting_jobs(ANSWER, limit=100)
+            if one.key == f"sms:SM{number}"
+        )
 
     house.responder, store, provider = answer, house.backbone.store, Provider()
     async with running(house, provider) as webhooks, released(release):
-        for number in range(1, MOST + 2):
+        for number in range(1, CONCURRENCY + 2):
             await house.intake.take(sms(number, f"hang {number}"))
-            webhooks.wake.set()
+            webhooks.jobs.wake()
             await until(lambda number=number: is_taken(number))
         await house.intake.take(other(100, text="you"))
-        webhooks.wake.set()
+        webhooks.jobs.wake()
         async with asyncio.timeout(240):
             while not provider.got:  # noqa: ASYNC110 - what it waits for is sent
                 await asyncio.sleep(0.01)
         assert [text for text, _ in provider.got] == ["For you"]
         release.set()
         await until(lambda: is_answered(house))
-    assert (await house.texts())[-1] == f"For hang {MOST + 1}"
+    assert (await house.texts())[-1] == f"For hang {CONCURRENCY + 1}"
 
 
 async def is_answered(house: House) -> bool:
@@ -70,13 +74,13 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
 
     house.responder, store = fail, house.backbone.store
     await house.intake.take(sms(1))
-    leases = Locks(store, house.clock, ASKING)
+    leases = Locks(store, house.clock, ANSWER)
     lease = await leases.acquire("sms:+15158226442", LEASE)
     assert lease is not None
     for _ in range(8):
         assert await house.answering.once() == 1
         house.clock.advance(timedelta(seconds=4))
     await leases.release(lease)
-    assert await AutoReply(house.backbone, store, store, house.clock, responder=fail).once() == 1
+    assert await auto_reply(house.backbone, store, store, house.clock, responder=fail).once() == 1
     [waiting] = await store.waiting_jobs(ANSWER, limit=5)
     assert waiting.visible_at - house.clock() <= timedelta(minutes=2)

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.channels.job_runners import outbox
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.channels.auto_reply import dispatch_of
-from afterturn.channels.outbox import Outbox
 from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.state import MergedThread, Route, SendStatus, ThreadEntry
 from afterturn.channels.types import ThreadMigrated
+from afterturn.jobs.runner import JobRunner
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, SendProblem, Turn
 from afterturn.store.state import OptOut
 from afterturn.testing import ManualClock
@@ -64,8 +65,8 @@ class House:
     provider: Provider = field(default_factory=Provider)
 
     @property
-    def dispatching(self) -> Outbox:
-        return Outbox(self.backbone.store, self.clock, lambda message: self.provider)
+    def dispatching(self) -> JobRunner:
+        return outbox(self.backbone.store, self.clock, lambda message: self.provider)
 
     async def answer(
         self, number: int = 1, text: str = "Coming.", *, channel: Channel = Channel.SMS, automatic: bool = True
@@ -244,7 +245,7 @@ async def test_two_machines_that_answer_each_other_are_stopped(house: House) -> 
 
 async def test_where_no_sender_is_set_up_people_are_told(house: House) -> None:
     await house.answer()
-    await Outbox(house.backbone.store, house.clock, lambda message: None).once()
+    await outbox(house.backbone.store, house.clock, lambda message: None).once()
     assert await house.state() == ("waiting", "channel-not-set-up")
     assert await house.problem() == SendProblem(state="waiting", reason="channel-not-set-up")
     house.clock.advance(timedelta(seconds=15))

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.channels.job_runners import auto_reply
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory, RoutingRule
@@ -32,6 +32,7 @@ from afterturn.channels.types import (
     ThreadMigrated,
     Utterance,
 )
+from afterturn.jobs.runner import JobRunner
 from afterturn.model import Channel, Direction, Role
 from afterturn.testing import ManualClock
 
@@ -55,9 +56,9 @@ class House:
         return Ingest(self.backbone, self.backbone.store, self.clock, directory=self.directory, answering=answering)
 
     @property
-    def answering(self) -> AutoReply:
+    def answering(self) -> JobRunner:
         store = self.backbone.store
-        return AutoReply(self.backbone, store, store, self.clock, responder=self.responder)
+        return auto_reply(self.backbone, store, store, self.clock, responder=self.responder)
 
     async def texts(self, conversation_id: str = f"sms:{THEIRS}") -> list[str]:
         return [one.text for one in await self.backbone.store.messages(conversation_id)]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.channels.test_intake import House, house
 
-from afterturn.channels.leases import Locks
+from afterturn.jobs.locks import Locks
 
 __all__ = ["house"]
 

@@ -127,8 +127,8 @@ async def test_a_second_sms_and_a_second_whatsapp_provider_take_one_registry_ent
             body = {"id": f"{name}-1", "from": CUSTOMER, "to": account, "text": "Hello"}
             request = WebhookRequest("POST", "", {"x-token": f"{name}-token"}, json.dumps(body).encode())
             assert (await channels.doors(f"/hooks/{name}", request)).status == 200
-            await channels.answering.once()
-            await channels.dispatching.once()
+            await channels.jobs.once()
+            await channels.jobs.once()
     assert [(sent.account, sent.recipients, sent.text) for sent in acme.sent] == [
         ("+15550002222", (CUSTOMER,), "From +15550002222")
     ]

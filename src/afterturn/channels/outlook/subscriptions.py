@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn import telemetry
-from afterturn.channels.leases import Locks
 from afterturn.channels.outlook.mailbox import GraphMailboxes, MailboxEntry
 from afterturn.channels.outlook.polling import (
     GIVE_UP_AFTER,
@@ -32,6 +31,7 @@ from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEve
 from afterturn.clock import Clock
 from afterturn.errors import StoreError
 from afterturn.ids import digest
+from afterturn.jobs.locks import Locks
 from afterturn.store.state import StateStore
 
 KEEPING = "outlook"

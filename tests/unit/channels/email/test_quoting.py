@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from tests.unit.channels.job_runners import outbox
 from tests.unit.channels.test_dispatching import Provider, taken
 from tests.unit.channels.test_intake import House, house, telegram
 
-from afterturn.channels.outbox import Outbox, reply_jobs
+from afterturn.channels.outbox import reply_jobs
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.types import SuppressReason
@@ -25,7 +26,7 @@ async def told(house: House) -> list[tuple[str, str | None]]:
         seen.append((part.text, part.in_reply_to))
         return await taken(part)
 
-    await Outbox(house.backbone.store, house.clock, lambda message: Provider([act])).once()
+    await outbox(house.backbone.store, house.clock, lambda message: Provider([act])).once()
     return seen
 
 

@@ -1,0 +1,1 @@
+"""Runs leased jobs: one retry policy and one runner for every kind."""

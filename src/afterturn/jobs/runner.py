@@ -1,0 +1,245 @@
+"""Runs the jobs of a queue: several kinds side by side, one conversation at a time in each kind.
+
+A handler says how jobs of one kind are done. The runner leases, groups, locks, retries and completes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from afterturn import telemetry
+from afterturn.clock import Clock
+from afterturn.errors import AfterturnError
+from afterturn.jobs.locks import Lock, Locks
+from afterturn.jobs.retry import RetryLater, RetryPolicy
+from afterturn.store.port import JobQueue, LeasedJob, StateStore
+
+_DEFERRAL = timedelta(seconds=2)
+"""Before another look at a conversation that is worked on elsewhere. It does not count as an attempt."""
+_LONGEST_PAUSE_S = 30.0
+
+
+class JobStore(StateStore, JobQueue, Protocol):
+    """What a runner needs of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobHandler:
+    """How jobs of a kind are done.
+
+    ``run``: does a job; returns false if it had been done before. What it raises is retried.
+    ``failed``: called before a retry with the reason and the delay, None when the job is given up.
+    ``concurrency``: conversations at the same time. ``leads_to``: kinds of jobs that a run may add.
+    ``is_shared``: the newest of such jobs in a conversation does the work of the older ones, too, and one process at a
+    time works on them.
+    """
+
+    kind: str
+    run: Callable[[LeasedJob], Awaitable[bool]]
+    lease: timedelta
+    retry: RetryPolicy
+    failed: Callable[[LeasedJob, str, timedelta | None], Awaitable[None]] | None = None
+    concurrency: int = 1
+    leads_to: tuple[str, ...] = ()
+    is_shared: Callable[[LeasedJob], bool] = lambda job: False
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatch:
+    """Leased jobs of one kind and conversation."""
+
+    handler: JobHandler
+    jobs: tuple[LeasedJob, ...]
+
+
+class JobRunner:
+    """Runs jobs until it is stopped."""
+
+    def __init__(self, store: JobStore, clock: Clock, handlers: Sequence[JobHandler]) -> None:
+        self._store = store
+        self._clock = clock
+        self._handlers = {handler.kind: handler for handler in handlers}
+        self._wakes = {kind: asyncio.Event() for kind in self._handlers}
+        self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._next: set[tuple[str, str]] = set()
+
+    def wake(self) -> None:
+        """Look for jobs now: some were added."""
+        for event in self._wakes.values():
+            event.set()
+
+    async def run(self, stop: asyncio.Event, *, poll: float) -> None:
+        """Run jobs until stopped, then finish those that have begun. ``poll``: seconds between two looks."""
+        async with asyncio.TaskGroup() as group:
+            for handler in self._handlers.values():
+                group.create_task(self._serve(handler, stop, poll))
+
+    async def once(self, *, limit: int = 16) -> int:
+        """Do what is due now; return how many jobs were leased."""
+        batches = await self.lease(limit=limit)
+        turns = {kind: asyncio.Semaphore(handler.concurrency) for kind, handler in self._handlers.items()}
+
+        async def do(batch: JobBatch) -> None:
+            async with turns[batch.handler.kind]:
+                await self.do(batch)
+
+        async with asyncio.TaskGroup() as group:
+            for batch in batches:
+                group.create_task(do(batch))
+        return sum(len(batch.jobs) for batch in batches)
+
+    async def lease(self, *, limit: int) -> list[JobBatch]:
+        """Jobs that are due, at most ``limit`` of each kind, by conversation; :meth:`do` does each."""
+        return [batch for handler in self._handlers.values() for batch in await self._lease(handler, limit)]
+
+    async def do(self, batch: JobBatch) -> None:
+        """Do the jobs of a conversation. Raises nothing: what fails is retried.
+
+        While one batch is worked on one more waits for it; others are deferred, so that they take no place of other
+        conversations.
+        """
+        place = batch.handler.kind, batch.jobs[0].conversation_id
+        if place in self._next:
+            await self._defer(batch.jobs)
+            return
+        lock = self._busy.setdefault(place, asyncio.Lock())
+        self._next.add(place)
+        try:
+            await lock.acquire()
+        finally:
+            self._next.discard(place)
+        try:
+            await self._do_alone(batch.handler, batch.jobs)
+        finally:
+            lock.release()
+
+    async def _serve(self, handler: JobHandler, stop: asyncio.Event, poll: float) -> None:
+        wake, pause = self._wakes[handler.kind], poll
+        async with asyncio.TaskGroup() as group:
+            busy: set[asyncio.Task[None]] = set()
+
+            def done(task: asyncio.Task[None]) -> None:
+                busy.discard(task)
+                for kind in (handler.kind, *handler.leads_to):
+                    if kind in self._wakes:
+                        self._wakes[kind].set()
+
+            while not stop.is_set():
+                wake.clear()
+                batches: Sequence[JobBatch] = ()
+                try:
+                    if len(busy) < handler.concurrency:
+                        batches = await self._lease(handler, handler.concurrency - len(busy))
+                    pause = poll
+                except Exception as error:  # not only a store that is out: the process goes on
+                    pause = longer_pause(error, pause)
+                for batch in batches:
+                    busy.add(task := group.create_task(self.do(batch)))
+                    task.add_done_callback(done)
+                if not batches:
+                    await wait_for_any(stop, wake, timeout=pause)
+
+    async def _lease(self, handler: JobHandler, limit: int) -> list[JobBatch]:
+        jobs = await self._store.lease_jobs(handler.kind, now=self._clock(), lease=handler.lease, limit=limit)
+        by_conversation: dict[str, list[LeasedJob]] = {}
+        for job in jobs:
+            by_conversation.setdefault(job.conversation_id, []).append(job)
+        return [JobBatch(handler, tuple(some)) for some in by_conversation.values()]
+
+    async def _do_alone(self, handler: JobHandler, jobs: Sequence[LeasedJob]) -> None:
+        """Nothing else in this process works on the conversation's jobs of this kind."""
+        shared = [job for job in jobs if handler.is_shared(job)]
+        for job in jobs:
+            if job not in shared:
+                await self._do(handler, job)
+        if not shared:
+            return
+        locks = Locks(self._store, self._clock, handler.kind)
+        lock = await self._acquire(locks, handler, shared[0].conversation_id)
+        if lock is None:
+            await self._defer(shared)
+            return
+        try:
+            older = sorted(shared, key=lambda job: job.due_at)
+            while older and not await self._do(handler, older.pop()):
+                pass  # it had been done before the others came in, so the next one runs
+            for job in older:
+                await self._complete(job)
+        finally:
+            with contextlib.suppress(AfterturnError):  # it ends by itself
+                await locks.release(lock)
+
+    async def _acquire(self, locks: Locks, handler: JobHandler, conversation_id: str) -> Lock | None:
+        try:
+            return await locks.acquire(conversation_id, handler.lease)
+        except AfterturnError as error:
+            telemetry.log("lease_failed", level=logging.WARNING, stage=handler.kind, error=type(error).__name__)
+            return None
+
+    async def _do(self, handler: JobHandler, job: LeasedJob) -> bool:
+        """False if it had been done before."""
+        try:
+            is_new = await handler.run(job)
+        except Exception as error:
+            await self._retry(handler, job, error)
+            return True
+        await self._complete(job)
+        return is_new
+
+    async def _complete(self, job: LeasedJob) -> None:
+        try:
+            await self._store.complete(job)
+        except AfterturnError:  # it comes again when the lease ends, and changes nothing then
+            telemetry.log("finish_failed", level=logging.WARNING, stage=job.kind)
+
+    async def _retry(self, handler: JobHandler, job: LeasedJob, error: Exception) -> None:
+        reason, after = (error.reason, error.after) if isinstance(error, RetryLater) else (type(error).__name__, None)
+        delay = handler.retry.next_delay(job.attempts, self._clock() - job.due_at, after)
+        telemetry.log(
+            "job_failed",
+            level=logging.WARNING if isinstance(error, RetryLater) else logging.ERROR,
+            stage=job.kind,
+            conversation_id=job.conversation_id,
+            error=reason,
+            place=None if isinstance(error, RetryLater) else telemetry.error_location(error),
+            delay_s=None if delay is None else int(delay.total_seconds()),
+        )
+        try:
+            if handler.failed is not None:
+                await handler.failed(job, reason, delay)
+            if delay is None:
+                await self._store.complete(job)
+            else:
+                await self._store.retry_later(job, until=self._clock() + delay)
+        except Exception:  # it comes again when the lease ends
+            telemetry.log("put_off_failed", level=logging.WARNING, stage=job.kind)
+
+    async def _defer(self, jobs: Sequence[LeasedJob]) -> None:
+        """Until whoever works on the conversation is done."""
+        for job in jobs:
+            with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
+                until = self._clock() + _DEFERRAL
+                await self._store.retry_later(job, until=until, attempts=job.attempts - 1)
+
+
+def longer_pause(error: Exception, pause: float) -> float:
+    """Seconds before the next look after an error."""
+    longer = min(pause * 2, _LONGEST_PAUSE_S)
+    telemetry.log("jobs_paused", level=logging.ERROR, error=type(error).__name__, delay_s=longer)
+    return longer
+
+
+async def wait_for_any(*events: asyncio.Event, timeout: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
