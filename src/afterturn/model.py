@@ -289,6 +289,27 @@ class Conversation(ConversationMeta):
         return self.last_message_at or self.created_at
 
 
+class ConversationPatch(Record):
+    """A person's change of a conversation. Omitted fields stay; None removes the property or the assignee."""
+
+    status: Status = Status.OPEN
+    property_id: Id | None = None
+    assignee: Id | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("changes nothing; give status, propertyId or assignee")
+        if self.property_id == UNASSIGNED:
+            raise ValueError(f"propertyId {UNASSIGNED!r} is reserved; give null to unassign the conversation")
+        return self
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """The fields to change, by name."""
+        return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
+
+
 class Turn(Record):
     """What came in and the agent's answer, to be settled in one piece.
 

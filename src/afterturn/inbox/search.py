@@ -66,16 +66,16 @@ class TextSearch:
 
     async def search(self, ids: Sequence[str]) -> frozenset[str]:
         """Search these conversations in order. Returns those that were not read because the budget is spent."""
-        places: dict[str, tuple[int, ...] | None] = {
+        candidates: dict[str, tuple[int, ...] | None] = {
             conversation_id: None if self.candidates is None else self.candidates.get(conversation_id, ())
             for conversation_id in ids
         }
-        looked = await self.searcher.search(places, self.terms, limit=max(self.messages_left, 0))
-        self.messages_left -= looked.messages_read
-        for name, message in looked.matches.items():
+        result = await self.searcher.search(candidates, self.terms, limit=max(self.messages_left, 0))
+        self.messages_left -= result.messages_read
+        for name, message in result.matches.items():
             spans = self.terms.spans(message.text, within=SNIPPET_CHARS)
             self.hits[name] = Hit(message, snippet(message.text, spans))
-        return looked.unread
+        return result.unread
 
     def reader(self, store: RecencyReader) -> RecencyReader:
         """The rows of the recency index that can match."""

@@ -203,10 +203,10 @@ class Database:
 def _identity(path: str) -> tuple[int, int] | None:
     """The identity of the file at a path. Writes to a file that was replaced or deleted are lost."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

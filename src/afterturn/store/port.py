@@ -17,6 +17,7 @@ from afterturn.event import TurnSettled
 from afterturn.model import (
     Conversation,
     ConversationMeta,
+    ConversationPatch,
     Message,
     SendProblem,
     SettledTurn,
@@ -27,7 +28,6 @@ from afterturn.model import (
 )
 from afterturn.store.invariants import MAX_VALUE_BYTES
 from afterturn.store.jobs import MAX_JOBS, Job, JobQueue, LeasedJob, WaitingJob
-from afterturn.store.kept import ConversationPatch
 from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, StateStore, Ties
 
 
@@ -304,7 +304,6 @@ __all__ = [
     "MAX_JOBS",
     "MAX_VALUE_BYTES",
     "ConsumerState",
-    "ConversationPatch",
     "Editor",
     "Failure",
     "FailureKey",

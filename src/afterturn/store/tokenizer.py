@@ -37,16 +37,16 @@ class _Letters(dict[int, str | None]):
     def __missing__(self, code: int) -> str | None:
         char = chr(code)
         kind = unicodedata.category(char)
-        found: str | None = " "
+        replacement: str | None = " "
         if kind[0] == "M":
             selects = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
-            found = None if unicodedata.combining(char) in _ACCENTS or selects or kind == "Me" else char
+            replacement = None if unicodedata.combining(char) in _ACCENTS or selects or kind == "Me" else char
         elif kind == "Cf":
-            found = None
+            replacement = None
         elif kind[0] in "LN" or kind == "Co":
-            found = _STROKES.get(char, char)
-        self[code] = found
-        return found
+            replacement = _STROKES.get(char, char)
+        self[code] = replacement
+        return replacement
 
 
 _LETTERS = _Letters()
@@ -112,21 +112,23 @@ class SearchTerms:
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        return tuple(needle.text for needle in self.terms)
+        return tuple(term.text for term in self.terms)
 
     def match(self, text: str) -> bool:
-        spelt = normalized(text)
-        return all(one in spelt for one in self._texts)
+        normalized_text = normalized(text)
+        return all(term_text in normalized_text for term_text in self._texts)
 
     @property
     def whole_tokens(self) -> frozenset[str]:
         """Whole tokens of a matching message."""
-        return frozenset(token for one in self.terms for token in (one.tokens[:-1] if one.is_prefix else one.tokens))
+        return frozenset(
+            token for term in self.terms for token in (term.tokens[:-1] if term.is_prefix else term.tokens)
+        )
 
     @property
     def prefixes(self) -> frozenset[str]:
         """Prefixes of tokens of a matching message."""
-        return frozenset(one.tokens[-1] for one in self.terms if one.is_prefix)
+        return frozenset(term.tokens[-1] for term in self.terms if term.is_prefix)
 
     def spans(self, text: str, *, within: int | None = None) -> list[tuple[int, int]]:
         """The spans of the terms in a text, in order, without overlaps.
@@ -134,49 +136,49 @@ class SearchTerms:
         ``within``: only spans that start within this many characters of the first; the rest is not read.
         """
         placed = _placed(text)
-        ahead = deque(islice(placed, max(len(needle.tokens) for needle in self.terms)))
-        found: list[tuple[int, int]] = []
+        ahead = deque(islice(placed, max(len(term.tokens) for term in self.terms)))
+        spans: list[tuple[int, int]] = []
         while ahead:
             token, start, _ = ahead[0]
-            if found and within is not None and start - found[0][0] >= within:
+            if spans and within is not None and start - spans[0][0] >= within:
                 break
-            for needle in (*self._by_first_token.get(token, ()), *self._prefix_terms):
-                if needle.matches(ahead):
-                    found.append((start, ahead[len(needle.tokens) - 1][2]))
+            for term in (*self._by_first_token.get(token, ()), *self._prefix_terms):
+                if term.matches(ahead):
+                    spans.append((start, ahead[len(term.tokens) - 1][2]))
             ahead.popleft()
             ahead.extend(islice(placed, 1))
-        return _united(found)
+        return _united(spans)
 
     @cached_property
     def _prefix_terms(self) -> tuple[SearchTerm, ...]:
         """Terms of a single prefix."""
-        return tuple(one for one in self.terms if one.is_prefix and len(one.tokens) == 1)
+        return tuple(term for term in self.terms if term.is_prefix and len(term.tokens) == 1)
 
     @cached_property
     def _by_first_token(self) -> dict[str, list[SearchTerm]]:
         """The other terms by their first token, so that a text is read once for any number of terms."""
-        found: dict[str, list[SearchTerm]] = {}
-        for one in self.terms:
-            if one not in self._prefix_terms:
-                found.setdefault(one.tokens[0], []).append(one)
-        return found
+        terms: dict[str, list[SearchTerm]] = {}
+        for term in self.terms:
+            if term not in self._prefix_terms:
+                terms.setdefault(term.tokens[0], []).append(term)
+        return terms
 
 
 def parse_terms(words: str) -> SearchTerms | None:
     """Parse a search text; its last word may be a prefix. None if it holds no letter and no digit."""
-    needles: list[SearchTerm] = []
+    terms: list[SearchTerm] = []
     pieces = words.split()
     for number, piece in enumerate(pieces, 1):
-        found = tokens(piece)
-        if not found:
+        piece_tokens = tokens(piece)
+        if not piece_tokens:
             continue
-        lone = len(found[-1]) == 1 and _UNSPACED.match(found[-1]) is not None
-        if lone and len(found) > 1 and len(found[-2]) == 2 and found[-2][1] == found[-1]:
-            found.pop()  # the sentence may go on behind the last pair
-            needles.append(SearchTerm(tuple(found), is_prefix=False))
+        lone = len(piece_tokens[-1]) == 1 and _UNSPACED.match(piece_tokens[-1]) is not None
+        if lone and len(piece_tokens) > 1 and len(piece_tokens[-2]) == 2 and piece_tokens[-2][1] == piece_tokens[-1]:
+            piece_tokens.pop()  # the sentence may go on behind the last pair
+            terms.append(SearchTerm(tuple(piece_tokens), is_prefix=False))
         else:
-            needles.append(SearchTerm(tuple(found), is_prefix=lone or number == len(pieces)))
-    return SearchTerms(tuple(dict.fromkeys(needles))) if needles else None
+            terms.append(SearchTerm(tuple(piece_tokens), is_prefix=lone or number == len(pieces)))
+    return SearchTerms(tuple(dict.fromkeys(terms))) if terms else None
 
 
 def _placed(text: str) -> Iterator[tuple[str, int, int]]:
@@ -194,10 +196,10 @@ def _placed(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _spread(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-    found = tokens(text[start:end])
-    one_by_one = len(found) == end - start and bool(found) and _UNSPACED.match(found[0]) is not None
-    for place, token in enumerate(found, start):
-        yield (token, place, min(place + 2, end)) if one_by_one else (token, start, end)
+    span_tokens = tokens(text[start:end])
+    one_by_one = len(span_tokens) == end - start and bool(span_tokens) and _UNSPACED.match(span_tokens[0]) is not None
+    for start_at, token in enumerate(span_tokens, start):
+        yield (token, start_at, min(start_at + 2, end)) if one_by_one else (token, start, end)
 
 
 class _Shapes(dict[int, str]):
@@ -213,10 +215,10 @@ _SHAPES = _Shapes()
 
 
 def _united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    united: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if united and start <= united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            united.append((start, end))
+    return united

@@ -16,9 +16,9 @@ from tests.contract.store.factory import StoreFactory, settle, settle_new
 from tests.contract.store.jobs import ONE_STORE
 
 from afterturn.errors import Conflict, InvalidInput, NotFound
-from afterturn.model import Conversation, Direction, Role, Stamp, Status, StoredStamp
+from afterturn.model import Conversation, ConversationPatch, Direction, Role, Stamp, Status, StoredStamp
 from afterturn.store.pagination import of_property
-from afterturn.store.port import ConversationPatch, Range, Store
+from afterturn.store.port import Range, Store
 
 NAMES = count()
 

@@ -7,8 +7,7 @@ from datetime import timedelta
 from tests.web.pages.demo import Site
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
-from afterturn.model import Attachment
-from afterturn.store.kept import ConversationPatch
+from afterturn.model import Attachment, ConversationPatch
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.stream.port import Queue
 

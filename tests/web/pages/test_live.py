@@ -11,7 +11,7 @@ from tests.web.pages.demo import Site
 from tests.web.pages.test_operations import bury
 
 from afterturn.channels.state import DeliveryStatus, SendState, SendStatus, message_key
-from afterturn.store.kept import ConversationPatch
+from afterturn.model import ConversationPatch
 
 NAME = "gas-smell-2b"
 PATH = f"/conversations/{NAME}"

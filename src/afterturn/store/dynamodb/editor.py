@@ -11,13 +11,12 @@ from datetime import datetime
 from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.model import Conversation, SendProblem, Status, WorkOrder
+from afterturn.model import Conversation, ConversationPatch, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.requests import IS_THERE, Query, all_of, all_starting, equals, unchanged, update
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.port import ConversationPatch
 
 
 class ConversationEditor:

@@ -72,9 +72,9 @@ class Jobs:
     async def complete(self, taken: LeasedJob) -> bool:
         known = keys.job(taken.kind, taken.key)
         forgotten = self._clock() + self._done_kept
-        marks = {"done": True, "lease": taken.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
+        attributes = {"done": True, "lease": taken.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
         return await self._carry_out(
-            [delete(_place(taken), equals("lease", value=taken.lease)), update(known, marks, IS_THERE)],
+            [delete(_place(taken), equals("lease", value=taken.lease)), update(known, attributes, IS_THERE)],
             shown_at=known,
             by=("lease", taken.lease),
         )

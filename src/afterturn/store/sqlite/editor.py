@@ -7,9 +7,8 @@ from datetime import datetime
 
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
-from afterturn.model import Conversation, SendProblem, Status, WorkOrder
+from afterturn.model import Conversation, ConversationPatch, SendProblem, Status, WorkOrder
 from afterturn.store import invariants
-from afterturn.store.port import ConversationPatch
 from afterturn.store.sqlite import full_text, rows
 from afterturn.store.sqlite.writer import find
 

@@ -91,12 +91,12 @@ class SqliteSearch:
         names = rows.to_dump(list(ids))
 
         def unit(connection: sqlite3.Connection) -> Slice:
-            found = connection.execute(
+            fetched = connection.execute(
                 f"SELECT {rows.CONVERSATION} FROM (SELECT value AS name FROM json_each(?)) CROSS JOIN conversations "
                 f"ON conversations.id = name WHERE {where} ORDER BY recency DESC, id DESC LIMIT ?",
                 (names, *values, limit),
             ).fetchall()
-            return Slice(rows=rows.conversations(connection, found), exhausted=len(found) < limit)
+            return Slice(rows=rows.conversations(connection, fetched), exhausted=len(fetched) < limit)
 
         return await self._database.read(unit)
 
@@ -104,28 +104,28 @@ class SqliteSearch:
         names = rows.to_dump(list(ids))
 
         def unit(connection: sqlite3.Connection) -> dict[str | None, tuple[str, ...]]:
-            found: defaultdict[str | None, list[str]] = defaultdict(list)
+            ids_by_property: defaultdict[str | None, list[str]] = defaultdict(list)
             for property_id, name in connection.execute(
                 "SELECT property_id, conversations.id FROM json_each(?) CROSS JOIN conversations "
                 "ON conversations.id = value",
                 (names,),
             ):
-                found[property_id].append(name)
-            return {property_id: tuple(some) for property_id, some in found.items()}
+                ids_by_property[property_id].append(name)
+            return {property_id: tuple(some) for property_id, some in ids_by_property.items()}
 
         return await self._database.read(unit)
 
     async def search(self, candidates: Candidates, terms: SearchTerms, *, limit: int) -> SearchResult:
-        waiting = list(candidates.items())
-        found: dict[str, Message] = {}
+        pending = list(candidates.items())
+        matches: dict[str, Message] = {}
         begun = read = 0
-        while begun < len(waiting) and (begun == 0 or read < limit):
-            unit = _search_unit(waiting[begun:], terms, min(self._limits.read_at_once, limit - read))
-            here, looked_at, read_here = await self._database.read(unit)
-            found.update(here)
-            begun += looked_at
-            read += read_here
-        return SearchResult(found, frozenset(name for name, _ in waiting[begun:]), read)
+        while begun < len(pending) and (begun == 0 or read < limit):
+            unit = _search_unit(pending[begun:], terms, min(self._limits.read_at_once, limit - read))
+            batch_matches, count, batch_read = await self._database.read(unit)
+            matches.update(batch_matches)
+            begun += count
+            read += batch_read
+        return SearchResult(matches, frozenset(name for name, _ in pending[begun:]), read)
 
 
 def index_batch(connection: sqlite3.Connection, limits: SearchLimits) -> int | None:
@@ -248,11 +248,11 @@ def _lags(connection: sqlite3.Connection) -> bool:
 
 def _lagging(connection: sqlite3.Connection, limit: int) -> list[str]:
     """Conversations with messages that are not indexed yet or were edited since."""
-    found = connection.execute("SELECT DISTINCT conversation_id FROM search_edits LIMIT ?", (limit,)).fetchall()
-    found += connection.execute(
-        "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit - len(found),)
+    fetched = connection.execute("SELECT DISTINCT conversation_id FROM search_edits LIMIT ?", (limit,)).fetchall()
+    fetched += connection.execute(
+        "SELECT id FROM conversations WHERE searched_seq < message_count LIMIT ?", (limit - len(fetched),)
     )
-    return [row[0] for row in found]
+    return [row[0] for row in fetched]
 
 
 def _is_far_behind(connection: sqlite3.Connection, limits: SearchLimits) -> bool:
@@ -289,10 +289,10 @@ def _entries(connection: sqlite3.Connection, terms: SearchTerms, limits: SearchL
     if counted[0][0] > limits.postings:
         return None
     asked = " AND ".join(group for _, group in counted)
-    found = connection.execute(
+    fetched = connection.execute(
         "SELECT rowid FROM message_words WHERE message_words MATCH ? LIMIT ?", (asked, limits.candidates + 1)
     ).fetchall()
-    return None if len(found) > limits.candidates else [row[0] for row in found]
+    return None if len(fetched) > limits.candidates else [row[0] for row in fetched]
 
 
 def _longest(words: Iterable[str], limit: int) -> list[str]:
@@ -306,24 +306,24 @@ def _quoted(terms: Iterable[str]) -> str:
 
 def _words_beginning(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
     """Indexed words with a prefix, one seek each; FTS5's own prefix query would read all their entries first."""
-    found: list[str] = []
+    words: list[str] = []
     at = beginning
-    while len(found) < limit:
+    while len(words) < limit:
         row = connection.execute(
             "SELECT term FROM message_terms WHERE term >= ? AND term < ? LIMIT 1", (at, f"{beginning}\U0010ffff")
         ).fetchone()
         if row is None:
             break
-        found.append(row[0])
+        words.append(row[0])
         at = f"{row[0]}\0"
-    return found
+    return words
 
 
 def _count(connection: sqlite3.Connection, group: str, limit: int) -> int:
-    (found,) = connection.execute(
+    (number,) = connection.execute(
         "SELECT count(*) FROM (SELECT 1 FROM message_words WHERE message_words MATCH ? LIMIT ?)", (group, limit)
     ).fetchone()
-    return int(found)
+    return int(number)
 
 
 def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -334,11 +334,11 @@ def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> 
             (rows.to_dump(sorted({entry // BLOCK for entry in entries})),),
         )
     }
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    seqs_by_id: defaultdict[str, list[int]] = defaultdict(list)
     for block, place in (divmod(entry, BLOCK) for entry in entries):
         conversation_id, number = names[block]
-        found[conversation_id].append(number * BLOCK + place + 1)
-    return {name: tuple(numbers) for name, numbers in found.items()}
+        seqs_by_id[conversation_id].append(number * BLOCK + place + 1)
+    return {name: tuple(numbers) for name, numbers in seqs_by_id.items()}
 
 
 _Part = list[tuple[str, tuple[int, ...] | None]]
@@ -350,7 +350,7 @@ def _search_unit(
     """Returns matching messages, the number of conversations read, and of messages (long ones count more)."""
 
     def unit(connection: sqlite3.Connection) -> tuple[dict[str, Message], int, int]:
-        found: dict[str, Message] = {}
+        matches: dict[str, Message] = {}
         read = looked_at = 0
         for conversation_id, numbers in part:
             if looked_at and read >= limit:
@@ -359,9 +359,9 @@ def _search_unit(
             for seq, text in _newest_first(connection, conversation_id, numbers):
                 read += 1 + len(text) // LONG_CHARS
                 if terms.match(text):
-                    found[conversation_id] = _message(connection, conversation_id, seq)
+                    matches[conversation_id] = _message(connection, conversation_id, seq)
                     break
-        return found, looked_at, read
+        return matches, looked_at, read
 
     return unit
 

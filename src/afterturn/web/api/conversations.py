@@ -13,8 +13,7 @@ from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.inbox.filters import FILTERS
 from afterturn.inbox.query import MAX_LIMIT
-from afterturn.model import Direction, Message, Record, Role, StoredStamp, Text, Turn
-from afterturn.store.kept import ConversationPatch
+from afterturn.model import ConversationPatch, Direction, Message, Record, Role, StoredStamp, Text, Turn
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,

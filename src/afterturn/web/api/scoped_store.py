@@ -14,8 +14,7 @@ from afterturn.channels.routing import remember_move
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.cursor import Cursor, decode, encode
-from afterturn.model import Message, SettledTurn, WorkOrder, check_id
-from afterturn.store.kept import ConversationPatch
+from afterturn.model import ConversationPatch, Message, SettledTurn, WorkOrder, check_id
 from afterturn.store.port import RecencyKey
 from afterturn.web.api.orders import ScopedOrders
 from afterturn.web.roles import Scope

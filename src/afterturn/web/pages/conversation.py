@@ -16,8 +16,7 @@ from afterturn.channels.delivery_status import Sending, sending_of
 from afterturn.channels.state import ContactName, MessageDetails, Route, message_key
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.inbox import InboxRow
-from afterturn.model import UNASSIGNED, Channel, Direction, Message, parse
-from afterturn.store.kept import ConversationPatch
+from afterturn.model import UNASSIGNED, Channel, ConversationPatch, Direction, Message, parse
 from afterturn.web.api import conversations
 from afterturn.web.api.common import ConversationId, OpenBackbone, Operator, StoreOfCaller
 from afterturn.web.api.scoped_store import ScopedStore
