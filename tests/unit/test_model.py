@@ -177,6 +177,7 @@ def test_records_round_trip_as_camel_case_json() -> None:
         **META,
         "propertyId": "oak",
         "participants": ["+15550100", "tenant@example.org"],
+        "contactName": "Ada",
         "type": "maintenance",
         "status": "closed",
         "synthetic": True,

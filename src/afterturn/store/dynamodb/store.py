@@ -19,6 +19,7 @@ from afterturn.model import (
     Channel,
     Conversation,
     ConversationMeta,
+    ConversationPatch,
     Message,
     SendProblem,
     SettledTurn,
@@ -40,7 +41,6 @@ from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.writer import ConversationWriter
 from afterturn.store.port import (
     ConsumerState,
-    ConversationPatch,
     Failure,
     FailureKey,
     Job,

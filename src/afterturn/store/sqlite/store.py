@@ -14,6 +14,7 @@ from afterturn.model import (
     Channel,
     Conversation,
     ConversationMeta,
+    ConversationPatch,
     Message,
     SendProblem,
     SettledTurn,
@@ -25,7 +26,6 @@ from afterturn.sqlite.database import Database
 from afterturn.store import invariants
 from afterturn.store.port import (
     ConsumerState,
-    ConversationPatch,
     Failure,
     FailureKey,
     Job,
