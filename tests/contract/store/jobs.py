@@ -216,6 +216,29 @@ class TakingContract:
         assert not await store.retry_later(taken, until=at(1))
         assert not await take(store, 9999)
 
+    async def test_a_job_without_a_message_is_added_once_and_leased_like_any_other(self, store: Store) -> None:
+        await store.add_jobs([job("k1", value={"n": 1}), job("k1", 5), job("k2", 3, kind="other")])
+        await store.add_jobs([job("k1", 9)])
+        (leased,) = await take(store, 5)
+        assert (leased.key, leased.value, leased.due_at) == ("k1", {"n": 1}, T0)
+        assert await store.complete(leased)
+        await store.add_jobs([job("k1")])
+        assert await keys(store) == []
+        assert (await store.counts())["jobs"] == 1
+        with pytest.raises(InvalidRecord, match="jobs"):
+            await store.add_jobs([job(f"n{number}") for number in range(MAX_JOBS + 1)])
+
+    async def test_a_deferred_job_counts_on_from_the_attempts_that_are_given(self, store: Store) -> None:
+        """Waiting for somebody else is no failed attempt."""
+        await save(store, job("k1"))
+        (first,) = await take(store, 0)
+        assert await store.retry_later(first, until=at(1), attempts=0)
+        (again,) = await take(store, 1)
+        assert again.attempts == 1
+        assert await store.retry_later(again, until=at(2))
+        (third,) = await take(store, 2)
+        assert third.attempts == 2
+
     async def test_a_job_that_is_put_off_comes_then(self, store: Store) -> None:
         await save(store, job("k1"))
         (taken,) = await take(store, 1)
