@@ -75,7 +75,7 @@ async def open_channels(
         for provider in providers:
             if provider.is_configured(settings):
                 connection = await stack.enter_async_context(provider.connect(settings, context))
-                endpoints |= {f"{WEBHOOKS_PATH}/{path}": each for path, each in connection.endpoints.items()}
+                endpoints |= {f"{WEBHOOKS_PATH}/{path}": endpoint for path, endpoint in connection.endpoints.items()}
                 fetchers |= connection.fetchers
                 subscriptions |= connection.subscriptions
                 senders += connection.senders

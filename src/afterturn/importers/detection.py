@@ -59,14 +59,14 @@ def detect_format(path: Path) -> Format:
         head = _unpack(head)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InvalidInput(f"{path}: is in UTF-16; save it as UTF-8")
-    found = _by_content(head.removeprefix(b"\xef\xbb\xbf").lstrip())
-    if not found and b"\0" not in head:
-        found = _SUFFIXES.get(path.with_suffix("").suffix if packed else path.suffix)
-    if not found:
+    detected = _by_content(head.removeprefix(b"\xef\xbb\xbf").lstrip())
+    if not detected and b"\0" not in head:
+        detected = _SUFFIXES.get(path.with_suffix("").suffix if packed else path.suffix)
+    if not detected:
         raise InvalidInput(f"{path}: is in none of the formats that can be read: {known_formats()}")
-    if packed and found not in {Format.AFTERTURN, Format.DIALOGUES}:
-        raise InvalidInput(f"{path}: is {found.label}, packed; unpack it first")
-    return found
+    if packed and detected not in {Format.AFTERTURN, Format.DIALOGUES}:
+        raise InvalidInput(f"{path}: is {detected.label}, packed; unpack it first")
+    return detected
 
 
 def known_formats() -> str:
@@ -88,8 +88,8 @@ def _by_content(head: bytes) -> Format | None:
         return Format.SMS if re.search(rb"<smses[\s>/]", head) else None
     # The first line may be the bad one, so any line that can be read decides, and only then what looks like a key.
     for line in head.split(b"\n"):
-        if line.startswith(b"{") and (found := _by_keys(line)):
-            return found
+        if line.startswith(b"{") and (detected := _by_keys(line)):
+            return detected
     if head.startswith(b"{"):
         return next((format for format, hint in _HINTS if hint.search(head)), None)
     return None

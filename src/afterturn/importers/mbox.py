@@ -191,15 +191,15 @@ def _fingerprint(mail: MailMessage, piece: _Piece) -> str:
 
 def _names(mail: MailMessage, fingerprint: str, seen: dict[str, str]) -> tuple[str, str | None, str] | None:
     """Message id, provider id and the id that replies name; None for a mail that was met before."""
-    given = "".join(message_ids(mail, "Message-ID")[:1])
+    message_id = "".join(message_ids(mail, "Message-ID")[:1])
     by_content = f"sha256-{fingerprint}"
-    name = legal_id("", given) if given else by_content
+    name = legal_id("", message_id) if message_id else by_content
     if seen.get(name, fingerprint) != fingerprint:
         name = by_content
     if name in seen:
         return None
     seen[name] = fingerprint
-    return name, None if name is by_content else name, given or name
+    return name, None if name is by_content else name, message_id or name
 
 
 def _conversation(
@@ -236,7 +236,7 @@ def _conversation(
 def _message(source: ImportFile, envelope: MailSummary, own: frozenset[str]) -> Message | BadRecord:
     data = source.read_at(envelope.start, envelope.end - envelope.start)
     try:
-        found = parse_content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
+        body = parse_content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
     except PARSE_ERRORS as error:
         return BadRecord(envelope.location, f"its text cannot be read ({type(error).__name__})")
     ours = is_own(envelope.sender, own)
@@ -248,9 +248,9 @@ def _message(source: ImportFile, envelope: MailSummary, own: frozenset[str]) -> 
             "provider_id": envelope.provider_id,
             "direction": Direction.OUTBOUND if ours else Direction.INBOUND,
             "role": Role.SYSTEM if envelope.automatic else role,
-            "text": found.text,
+            "text": body.text,
             "at": envelope.at,
-            "attachments": found.attachments,
+            "attachments": body.attachments,
         },
         envelope.location,
     )

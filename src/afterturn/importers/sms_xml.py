@@ -315,8 +315,8 @@ def repair(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         text = _REFERENCE.sub(_resolved, carry + _legal(decoder.decode(chunk)))
         tail = max(0, len(text) - _UNFINISHED_CHARS)
-        found = _UNFINISHED.search(text, tail)
-        end = found.start() if found else len(text)
+        unfinished = _UNFINISHED.search(text, tail)
+        end = unfinished.start() if unfinished else len(text)
         carry = text[end:]
         # An XML declaration has to be the very first thing; an editor may have put a line before it.
         yield _joined(text[:end] if begun else text[:end].lstrip())

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of calls that are signed: turns that a runtime hands in, and a chat on a page."""
+"""The OpenAPI description of signed requests: turns of other runtimes, and a chat on your page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from afterturn.web.api.common import documented_errors
 CHAT_PATH = f"{WEBHOOKS_PATH}/web"
 
 _PREFIX = "Signed"
-"""Before the names of what these bodies are made of: the API may show the same records otherwise."""
+"""Prefix of these bodies' schemas: the API may show the same records in another shape."""
 _SHAPES = f"#/components/schemas/{_PREFIX}{{model}}"
 _STATUSES = (400, 401, 408, 413, 422, 429, 500, 503)
 
@@ -41,7 +41,7 @@ _SAID = {"conversationId": "visitor-31c8", "messageId": "m-1", "text": "Hello", 
 
 
 class SettledShape(Record):
-    """The event of a turn. ``new`` is false where it had been settled before."""
+    """The event of a turn. ``new`` is false if it was settled before."""
 
     event_id: str
     occurred_at: str
@@ -49,32 +49,37 @@ class SettledShape(Record):
 
 
 def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
-    """Let the document tell of them, too."""
-    plain = app.openapi
+    """Add the signed requests to the document."""
+    openapi = app.openapi
 
-    def whole() -> dict[str, Any]:
-        document = plain()
+    def describe() -> dict[str, Any]:
+        document = openapi()
         if turns:
-            about = "Settle a turn that another runtime of yours brings, in the shape that `afterturn settle` reads."
-            told = {"description": "It is settled, now or before.", "content": _content(document, SettledShape, _EVENT)}
-            document["paths"][TURNS_PATH] = {"post": _operation(document, "hand_in_turn", about, Turn, _TURN, told)}
+            summary = "Settle a turn of another runtime, in the format that `afterturn settle` reads."
+            response = {
+                "description": "It is settled, now or before.",
+                "content": _content(document, SettledShape, _EVENT),
+            }
+            document["paths"][TURNS_PATH] = {
+                "post": _operation(document, "hand_in_turn", summary, Turn, _TURN, response)
+            }
         if chat:
-            about = "Take in what a visitor wrote to a chat on your page, handed on by your server."
-            told = {"description": "It is taken in, now or before."}
+            summary = "Store a visitor's message from a chat on your page, forwarded by your server."
+            response = {"description": "The message is stored, now or before."}
             document["paths"][CHAT_PATH] = {
-                "post": _operation(document, "hand_on_chat", about, ChatMessage, _SAID, told)
+                "post": _operation(document, "hand_on_chat", summary, ChatMessage, _SAID, response)
             }
         return document
 
-    app.openapi = whole  # type: ignore[method-assign]
+    app.openapi = describe  # type: ignore[method-assign]
 
 
 def _operation(
-    document: dict[str, Any], name: str, about: str, body: type[Record], example: object, told: dict[str, Any]
+    document: dict[str, Any], name: str, summary: str, body: type[Record], example: object, response: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "tags": ["signed"],
-        "summary": about,
+        "summary": summary,
         "operationId": name,
         "parameters": [
             {
@@ -88,12 +93,12 @@ def _operation(
             for header, (text, value) in _HEADERS.items()
         ],
         "requestBody": {"required": True, "content": _content(document, body, example)},
-        "responses": {"200": told, **_errors()},
+        "responses": {"200": response, **_errors()},
     }
 
 
 def _content(document: dict[str, Any], shape: type[Record], example: object) -> dict[str, Any]:
-    """JSON of a shape, whose parts are put beside those that the document has."""
+    """JSON of a shape; its parts are added to the document's schemas."""
     schema = shape.model_json_schema(ref_template=_SHAPES)
     parts = document.setdefault("components", {}).setdefault("schemas", {})
     parts |= {f"{_PREFIX}{name}": part for name, part in schema.pop("$defs", {}).items()}
@@ -101,10 +106,10 @@ def _content(document: dict[str, Any], shape: type[Record], example: object) -> 
 
 
 def _errors() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for status, told in documented_errors(*_STATUSES, always=()).items():
-        example = told["content"]["application/json"]["example"]
+    responses: dict[str, Any] = {}
+    for status, response in documented_errors(*_STATUSES, always=()).items():
+        example = response["content"]["application/json"]["example"]
         content = {"schema": {"$ref": "#/components/schemas/ErrorShape"}, "example": example}
-        found[str(status)] = {**told, "content": {"application/json": content}}
-        del found[str(status)]["model"]
-    return found
+        responses[str(status)] = {**response, "content": {"application/json": content}}
+        del responses[str(status)]["model"]
+    return responses

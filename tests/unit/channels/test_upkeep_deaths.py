@@ -117,7 +117,7 @@ def test_what_is_left_alone_is_in_order(known: MailboxState, wanted: dict[str, s
     if not todo.subscribe and not todo.renew:
         assert known.expires is not None
         assert known.expires - NOW >= RENEW_BELOW
-        assert (known.subscription is not None, known.door) == (True, "here")
+        assert (known.subscription is not None, known.endpoint) == (True, "here")
         assert wanted.get("reauthorize") == known.handled.get("reauthorize") or "reauthorize" not in wanted
     if not todo.look:
         assert known.looked is not None

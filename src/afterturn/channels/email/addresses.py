@@ -31,8 +31,8 @@ _APART = re.compile(r"[\s<>]+")
 
 def parse_addresses(header: str) -> list[str]:
     """Each as :func:`spelt` has it, in order."""
-    found = map(_mailbox, _entries(_ENCODED.sub(" ", header[:MAX_CHARS])))
-    return [address for address in found if address]
+    addresses = map(_mailbox, _entries(_ENCODED.sub(" ", header[:MAX_CHARS])))
+    return [address for address in addresses if address]
 
 
 def normalise_address(address: str) -> str:

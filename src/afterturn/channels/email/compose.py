@@ -58,7 +58,7 @@ def compose(message: OutboundMessage, provider: str, *, sender: str, region: str
     if answered := _reference(message.in_reply_to or "", region):
         mail["In-Reply-To"] = f"<{answered}>"
     if earlier:
-        mail["References"] = "\n ".join(f"<{one}>" for one in earlier)
+        mail["References"] = "\n ".join(f"<{name_id}>" for name_id in earlier)
     mail[OWN_HEADER] = _own_name(message)
     for header, value in AUTOMATIC_HEADERS.items() if message.automatic else ():
         mail[header] = value
@@ -75,17 +75,17 @@ def message_id(message: OutboundMessage, address: str) -> str:
 
 def name_and_address(sender: str, provider: str) -> tuple[str, str]:
     """Of one sender: ``Homes <office@example.com>`` or the address alone. Raises Undeliverable for what is none."""
-    found = getaddresses([clean_string(sender)])
-    name, address = found[0] if len(found) == 1 else ("", "")
+    parsed = getaddresses([clean_string(sender)])
+    name, address = parsed[0] if len(parsed) == 1 else ("", "")
     return name, mail_addresses((address,), provider)[0]
 
 
 def mail_addresses(addresses: Iterable[str], provider: str) -> tuple[str, ...]:
     """Each once, with domains in ASCII. Raises Undeliverable for what is no address, for none and for too many."""
-    found = tuple(dict.fromkeys(_address(one, provider) for one in addresses))
-    if not 0 < len(found) <= MAX_RECIPIENTS:
+    valid = tuple(dict.fromkeys(_address(one, provider) for one in addresses))
+    if not 0 < len(valid) <= MAX_RECIPIENTS:
         raise Undeliverable(provider, Reason.BAD_ADDRESS)
-    return found
+    return valid
 
 
 def _address(given: str, where: str) -> str:
@@ -111,9 +111,9 @@ def _subject(subject: str | None) -> str:
 def _references(message: OutboundMessage, region: str) -> list[str]:
     """The first, which names the thread, and the last ones, without what is no Message-ID."""
     answered = _reference(message.in_reply_to or "", region)
-    found = list(dict.fromkeys(one for name in message.references if (one := _reference(name, region))))
-    found = [one for one in found if one != answered] + ([answered] if answered else [])
-    return found if len(found) <= MAX_REFERENCES else [found[0], *found[1 - MAX_REFERENCES :]]
+    ids = list(dict.fromkeys(reference for name in message.references if (reference := _reference(name, region))))
+    ids = [reference for reference in ids if reference != answered] + ([answered] if answered else [])
+    return ids if len(ids) <= MAX_REFERENCES else [ids[0], *ids[1 - MAX_REFERENCES :]]
 
 
 def _reference(name: str, region: str) -> str | None:

@@ -165,9 +165,9 @@ def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
 
 def _reply_to(mail: MailMessage) -> str:
     """The first address, where one is written there: answers go to none that is pieced together."""
-    told = raw_header(mail, "Reply-To").lower()
+    header_text = raw_header(mail, "Reply-To").lower()
     return "".join(
-        one for one in addresses(mail, "Reply-To")[:1] if re.search(rf"(?<![^\s<,;:\"]){re.escape(one)}\b", told)
+        one for one in addresses(mail, "Reply-To")[:1] if re.search(rf"(?<![^\s<,;:\"]){re.escape(one)}\b", header_text)
     )
 
 
@@ -193,11 +193,11 @@ def _content(mail: MailMessage, raw: bytes, mail_id: str) -> tuple[Content, list
     try:
         parts = list(mail.walk())
         inner = mail.get_payload(0) if mail.get_content_type() == "message/rfc822" and mail.is_multipart() else mail
-        found = parse_content(inner if isinstance(inner, MailMessage) else mail, mail_id)
-        if not found.text and mail.get_content_maintype() == "multipart" and not mail.is_multipart():
+        body = parse_content(inner if isinstance(inner, MailMessage) else mail, mail_id)
+        if not body.text and mail.get_content_maintype() == "multipart" and not mail.is_multipart():
             # The parts cannot be told apart, so they are read as they stand.
-            found = Content(_undivided(raw), [])
-        return found, parts, None
+            body = Content(_undivided(raw), [])
+        return body, parts, None
     except PARSE_ERRORS as error:
         return Content(_undivided(raw), []), [], type(error).__name__
 
@@ -274,10 +274,10 @@ def _answers(mail: ReceivedMail, receipt: MailReceipt, account: str, own: Collec
     """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
     disowned by its sender's domain.
     """
-    wanted = mail.reply_to
-    if not is_address(wanted) or len(wanted) > MAX_ID_CHARS or wanted == account or is_own(wanted, own):
+    reply_to = mail.reply_to
+    if not is_address(reply_to) or len(reply_to) > MAX_ID_CHARS or reply_to == account or is_own(reply_to, own):
         return None
-    return None if receipt.extra.get("dmarc") == "FAIL" else wanted
+    return None if receipt.extra.get("dmarc") == "FAIL" else reply_to
 
 
 def _thread(mail: ReceivedMail, message_id: str) -> Thread:

@@ -86,8 +86,8 @@ def _is_wrapped(lines: Sequence[str], i: int) -> bool:
 
 def _first_quote(lines: Sequence[str]) -> int | None:
     """The line at which the first quote begins, with what introduces it."""
-    found = [_known(lines), _introduction(lines), _headers(lines), _marked(lines)]
-    return min((cut for cut in found if cut is not None), default=None)
+    cuts = [_known(lines), _introduction(lines), _headers(lines), _marked(lines)]
+    return min((cut for cut in cuts if cut is not None), default=None)
 
 
 def _known(lines: Sequence[str]) -> int | None:

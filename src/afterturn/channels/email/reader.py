@@ -94,8 +94,8 @@ def is_address(text: str) -> bool:
 def message_ids(mail: MailMessage, name: str) -> list[str]:
     """The ids in ``Message-ID``, ``In-Reply-To`` or ``References``, without their brackets."""
     raw = raw_header(mail, name)
-    if found := _BRACKETED.findall(raw):
-        return found
+    if bracketed := _BRACKETED.findall(raw):
+        return bracketed
     bare = raw.split()
     return bare if name.lower() == "message-id" and len(bare) == 1 and bare[0] != "<>" else []
 
@@ -116,10 +116,10 @@ def parse_date(value: str) -> datetime | None:
 
 def parse_from_line(line: bytes) -> datetime | None:
     """The date of an mbox ``From `` line, in UTC where it has no offset."""
-    found = _FROM_DATE.search(line.decode("latin-1"))
-    if not found:
+    match = _FROM_DATE.search(line.decode("latin-1"))
+    if not match:
         return None
-    month, day, clock, zone, year, late_zone = found.groups()
+    month, day, clock, zone, year, late_zone = match.groups()
     return parse_date(f"{day} {month} {year} {clock} {late_zone or zone or '+0000'}")
 
 

@@ -73,9 +73,9 @@ def _reported(headers: Mapping[str, str], kinds: Collection[str]) -> SuppressRea
     kind = headers.get("content-type", "")[:2000]
     if not _REPORT.match(kind.strip()):
         return None
-    told = _REPORT_TYPE.search(kind)
+    report_type = _REPORT_TYPE.search(kind)
     by_part = (_OF_PART[part] for part in kinds if part in _OF_PART)
-    return _OF_REPORT.get(told[1].lower() if told else "") or next(by_part, SuppressReason.BOUNCE)
+    return _OF_REPORT.get(report_type[1].lower() if report_type else "") or next(by_part, SuppressReason.BOUNCE)
 
 
 def _automatic(headers: Mapping[str, str], sender: str) -> SuppressReason | None:

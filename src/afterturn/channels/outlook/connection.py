@@ -13,7 +13,7 @@ from afterturn.channels.outlook.graph import GraphClient
 from afterturn.channels.outlook.mailbox import GraphMailboxes
 from afterturn.channels.outlook.polling import Mailboxes
 from afterturn.channels.outlook.send import GraphSender
-from afterturn.channels.outlook.subscriptions import GraphUpkeep
+from afterturn.channels.outlook.subscriptions import GraphSubscriptions
 from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.sanitize import public_url
@@ -68,7 +68,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             graph, own=context.own_addresses, accounts={name: name for name in names}, mailbox_of=mailboxes.of
         )
         assert settings.graph_client_state is not None
-        subscriptions = GraphUpkeep(
+        subscriptions = GraphSubscriptions(
             GraphMailboxes(graph),
             mailboxes,
             context.store,
@@ -81,7 +81,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             endpoints(settings, context),
             [SenderBinding(Channel.EMAIL, GraphSender(graph), frozenset(names))],
             {"graph": fetcher.fetch},
-            {"graph": subscriptions.wish},
+            {"graph": subscriptions.handle},
             [subscriptions],
         )
 

@@ -80,14 +80,14 @@ class GraphClient:
         at = self.clock()
         answer = await send_repeatable(self.http, "graph login", "POST", self._login, headers, urlencode(form).encode())
         if answer.status != 200:
-            found = failure_of("graph login", answer, at)
-            if isinstance(found, TryLater):
-                raise found
-            if isinstance(found, Uncertain):
+            failure = failure_of("graph login", answer, at)
+            if isinstance(failure, TryLater):
+                raise failure
+            if isinstance(failure, Uncertain):
                 raise TryLater("graph login", Reason.UNAVAILABLE, str(answer.status))
             raise TryLater("graph login", Reason.CONFIGURATION, str(answer.status), after=CONFIGURATION_PAUSE)
-        told = answer.json()
-        token, lifetime = told.get("access_token"), told.get("expires_in")
+        body = answer.json()
+        token, lifetime = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not (token.isascii() and token.isprintable() and token.strip()):
             raise TryLater("graph login", Reason.UNAVAILABLE, "unreadable")
         if isinstance(lifetime, bool) or not isinstance(lifetime, int) or lifetime < 0:

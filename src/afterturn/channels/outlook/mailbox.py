@@ -109,12 +109,12 @@ class GraphMailboxes:
         answer = await self._called("GET", f"users/{quote(mailbox, safe='@')}/messages?{query}")
         if answer.status != 200:
             raise self._failed(answer)
-        told = answer.json()
-        listed = told.get("value")
+        body = answer.json()
+        listed = body.get("value")
         if not isinstance(listed, list):
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
-        mails = [found for item in listed if (found := _received(item)) is not None]
-        return MailPage(mails, bool(told.get("@odata.nextLink")))
+        mails = [entry for item in listed if (entry := _received(item)) is not None]
+        return MailPage(mails, bool(body.get("@odata.nextLink")))
 
     async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> HttpResponse:
         url = f"{self._access.url}{path}"
@@ -129,13 +129,13 @@ class GraphMailboxes:
         return await self._access.call(call)
 
     def _failed(self, answer: HttpResponse) -> SendFailed:
-        found = graph_failure(answer, self._access)
-        if isinstance(found, TryLater):
-            return found
-        if found is None:  # such as a notificationUrl that Graph cannot reach
+        failure = graph_failure(answer, self._access)
+        if isinstance(failure, TryLater):
+            return failure
+        if failure is None:  # such as a notificationUrl that Graph cannot reach
             code = clean_string(get_path(answer.json(), "error", "code"))[:60] or str(answer.status)
             return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-        return TryLater("graph", Reason.UNAVAILABLE, found.code)
+        return TryLater("graph", Reason.UNAVAILABLE, failure.code)
 
 
 def _path(subscription: str) -> str:
@@ -148,11 +148,11 @@ def _time(at: datetime) -> str:
 
 
 def _subscription(answer: HttpResponse, until: datetime) -> Subscription:
-    told = answer.json()
-    name = told.get("id")
+    body = answer.json()
+    name = body.get("id")
     if not isinstance(name, str) or not name:
         raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
-    return Subscription(name, min(_parsed(told.get("expirationDateTime")) or until, until))
+    return Subscription(name, min(_parsed(body.get("expirationDateTime")) or until, until))
 
 
 def _received(item: object) -> MailboxEntry | None:

@@ -42,7 +42,7 @@ class MailboxState(StateRecord):
     looked: Time | None = None
     subscription: str | None = None
     expires: Time | None = None
-    door: str = ""
+    endpoint: str = ""
     handled: Mapping[str, str] = Field(default_factory=dict)
 
 
@@ -93,15 +93,15 @@ class ToDo:
         return self.subscribe or self.renew or self.look
 
 
-def to_do(known: MailboxState | None, wishes: Mapping[str, str], door: str, now: datetime) -> ToDo:
+def to_do(known: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime) -> ToDo:
     """``wishes``: Graph's newest ones by action, as :meth:`Mailboxes.look_up` gives them; ``door``: as it has to be."""
     if known is None:
         return ToDo(subscribe=True, look=True)
-    open_ = {action for action, wish in wishes.items() if known.handled.get(action) != wish}
-    if known.subscription is None or wishes.get("recreate", "").partition(" ")[0] != known.subscription:
+    open_ = {action for action, request in requests.items() if known.handled.get(action) != request}
+    if known.subscription is None or requests.get("recreate", "").partition(" ")[0] != known.subscription:
         open_.discard("recreate")  # of a subscription that has a successor already
     is_over = known.expires is None or known.expires <= now
-    subscribe = known.subscription is None or known.door != door or is_over or "recreate" in open_
+    subscribe = known.subscription is None or known.endpoint != endpoint or is_over or "recreate" in open_
     ends_soon = known.expires is not None and known.expires - now < RENEW_BELOW
     is_due = known.looked is None or abs(now - known.looked) >= LOOK_THROUGH_EVERY
     return ToDo(
@@ -119,7 +119,7 @@ class Mailboxes:
         self._clock = clock
         self.names = tuple(dict.fromkeys(names))
 
-    async def look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str]]:
+    async def load(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str]]:
         """What is known, and Graph's wishes: each as the subscription that it was about, and when it came."""
         keys = {f"{mailbox} {action}": action for action in ACTIONS}
         found = await self._store.get_many({MailboxState: [mailbox], LifecycleRequest: list(keys)})
@@ -140,12 +140,12 @@ class Mailboxes:
         owner = await self._store.get(SubscriptionOwner, subscription)
         return owner.mailbox if owner is not None and owner.mailbox in self.names else None
 
-    async def wish(self, upkeep: SubscriptionEvent) -> bool:
+    async def add_request(self, event: SubscriptionEvent) -> bool:
         """Write down what Graph wants done, for whoever does it; false for a subscription that is none of ours."""
-        subscription = upkeep.reference.get("subscription", "")
+        subscription = event.reference.get("subscription", "")
         mailbox = await self.of(subscription)
-        if mailbox is None or upkeep.action not in ACTIONS:
+        if mailbox is None or event.action not in ACTIONS:
             return False
-        wish = f"{subscription} {to_text(self._clock())}"
-        await self._store.put(LifecycleRequest(key=f"{mailbox} {upkeep.action}", text=wish))
+        request = f"{subscription} {to_text(self._clock())}"
+        await self._store.put(LifecycleRequest(key=f"{mailbox} {event.action}", text=request))
         return True

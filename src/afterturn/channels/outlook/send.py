@@ -98,8 +98,8 @@ class GraphSender:
             if isinstance(failed, Uncertain):
                 raise TryLater("graph", Reason.UNAVAILABLE, failed.code)
             raise failed
-        told = answer.json()
-        draft, message_id = told.get("id"), told.get("internetMessageId")
+        response_body = answer.json()
+        draft, message_id = response_body.get("id"), response_body.get("internetMessageId")
         name = message_id.strip().removeprefix("<").removesuffix(">") if isinstance(message_id, str) else ""
         if not isinstance(draft, str) or not draft or not name:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
@@ -129,8 +129,8 @@ class GraphSender:
 def graph_failure(answer: HttpResponse, access: GraphClient) -> SendFailed | None:
     """What Graph means by an answer that is no success; None for a refusal that nothing is known of."""
     code = _code(answer)
-    if found := failure_of("graph", answer, access.clock()) or ERRORS.error_of("graph", code):
-        return found
+    if failure := failure_of("graph", answer, access.clock()) or ERRORS.error_of("graph", code):
+        return failure
     if answer.status in (403, 404):
         return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
     if answer.status == 413:
@@ -139,5 +139,5 @@ def graph_failure(answer: HttpResponse, access: GraphClient) -> SendFailed | Non
 
 
 def _code(answer: HttpResponse) -> str:
-    told = answer.json().get("error")
-    return clean_label(told.get("code") if isinstance(told, dict) else None) or str(answer.status)
+    error = answer.json().get("error")
+    return clean_label(error.get("code") if isinstance(error, dict) else None) or str(answer.status)

@@ -52,7 +52,7 @@ Take = Callable[[ChannelEvent, datetime], Awaitable[None]]
 """The way that a notification goes: fetched, and taken in."""
 
 
-class GraphUpkeep:
+class GraphSubscriptions:
     """``url``: where Graph tells; ``client_state``: what it has to say there; ``take``: for what it did not tell."""
 
     def __init__(
@@ -72,7 +72,7 @@ class GraphUpkeep:
         self._clock = clock
         self._url = url
         self._client_state = client_state
-        self._door = digest(url, client_state)
+        self._endpoint = digest(url, client_state)
         self._take = take
         self._locks = Locks(store, clock, KEEPING)
         self._failures: dict[tuple[str, str], tuple[int, datetime]] = {}
@@ -90,39 +90,39 @@ class GraphUpkeep:
                 finally:
                     await self._locks.release(lease)
 
-    async def wish(self, upkeep: SubscriptionEvent) -> None:
+    async def handle(self, event: SubscriptionEvent) -> None:
         """What Graph wants done is written down; this process or another one does it."""
-        known = await self._mailboxes.wish(upkeep)
-        status = upkeep.action if known else "foreign-subscription"
-        telemetry.log("subscription_event", level=logging.WARNING, stage=upkeep.source, status=status)
+        known = await self._mailboxes.add_request(event)
+        status = event.action if known else "foreign-subscription"
+        telemetry.log("subscription_event", level=logging.WARNING, stage=event.source, status=status)
         self.requested.set()
 
     async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], ToDo]:
-        known, wishes = await self._mailboxes.look_up(mailbox)
-        todo = to_do(known, wishes, self._door, self._clock())
+        known, requests = await self._mailboxes.load(mailbox)
+        todo = to_do(known, requests, self._endpoint, self._clock())
         may = self._may(mailbox, "subscription")
         subscribe, renew, look = todo.subscribe and may, todo.renew and may, todo.look and self._may(mailbox, "look")
-        return known, wishes, ToDo(subscribe, renew, look)
+        return known, requests, ToDo(subscribe, renew, look)
 
     async def _keep(self, mailbox: str) -> None:
-        known, wishes, todo = await self._look_up(mailbox)
+        known, requests, todo = await self._look_up(mailbox)
         if known is None:  # what was there before is for an import
             known = MailboxState(key=mailbox, seen=self._clock())
             await self._mailboxes.save(known)
         handled = dict(known.handled)
         has_subscribed = False
         if todo.subscribe or todo.renew:
-            found = await self._tried(mailbox, "subscription", self._subscribed(mailbox, known, renew=todo.renew))
-            if found is not None:
+            updated = await self._tried(mailbox, "subscription", self._subscribed(mailbox, known, renew=todo.renew))
+            if updated is not None:
                 has_subscribed = True
-                handled |= {action: wish for action, wish in wishes.items() if action != "resynchronize"}
-                known = _changed(found, handled=handled)
+                handled |= {action: request for action, request in requests.items() if action != "resynchronize"}
+                known = _changed(updated, handled=handled)
                 await self._mailboxes.save(known)
         if todo.look or (has_subscribed and self._may(mailbox, "look")):
-            found = await self._tried(mailbox, "look", self._looked_through(mailbox, known))
-            if found is not None:
-                handled |= {action: wish for action, wish in wishes.items() if action == "resynchronize"}
-                await self._mailboxes.save(_changed(found, handled=handled))
+            updated = await self._tried(mailbox, "look", self._looked_through(mailbox, known))
+            if updated is not None:
+                handled |= {action: request for action, request in requests.items() if action == "resynchronize"}
+                await self._mailboxes.save(_changed(updated, handled=handled))
 
     async def _subscribed(self, mailbox: str, known: MailboxState, *, renew: bool) -> MailboxState:
         before = known.subscription
@@ -136,7 +136,7 @@ class GraphUpkeep:
                 with contextlib.suppress(SendFailed):  # it ends by itself
                     await self._graph.unsubscribe(before)
         telemetry.log("subscribed", stage="graph", status="renewed" if found.id == before else "made")
-        return _changed(known, subscription=found.id, expires=found.expires, door=self._door)
+        return _changed(known, subscription=found.id, expires=found.expires, endpoint=self._endpoint)
 
     async def _looked_through(self, mailbox: str, known: MailboxState) -> MailboxState:
         """Take in what came since it was looked through last. How far that is is saved page by page."""
@@ -215,7 +215,7 @@ class GraphUpkeep:
     async def _tried(self, mailbox: str, part: str, work: Awaitable[MailboxState]) -> MailboxState | None:
         """None where it failed, and is tried again later. Raises StoreError."""
         try:
-            found = await work
+            result = await work
         except StoreError:
             raise
         except Exception as error:
@@ -234,7 +234,7 @@ class GraphUpkeep:
             )
             return None
         self._failures.pop((mailbox, part), None)
-        return found
+        return result
 
     def _may(self, mailbox: str, part: str) -> bool:
         _, until = self._failures.get((mailbox, part), (0, self._clock()))

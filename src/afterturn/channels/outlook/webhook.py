@@ -99,10 +99,10 @@ def parse_fetched(
         mail_id=None if mail.sender or mail.text else f"graph-{clean_line(message['id'])}",
         extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
     )
-    found = inbound_message(mail, receipt)
-    if found.suppress is SuppressReason.OWN and "direction" in found.extra and mail.headers.get(OWN_HEADER.lower()):
+    event = inbound_message(mail, receipt)
+    if event.suppress is SuppressReason.OWN and "direction" in event.extra and mail.headers.get(OWN_HEADER.lower()):
         return Ignored("own-message")
-    return found
+    return event
 
 
 def _token(request: WebhookRequest) -> str | None:

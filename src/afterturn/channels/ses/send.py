@@ -129,9 +129,9 @@ async def _answered(call: Awaitable[Any], clock: Clock) -> Any:
     except TimeoutError:
         raise Uncertain("ses", Reason.ANSWER_LOST, "TimeoutError") from None
     except Exception as error:
-        if (found := _failed(error, clock())) is None:
+        if (failure := _failed(error, clock())) is None:
             raise
-        raise found from None
+        raise failure from None
 
 
 def _failed(error: Exception, now: datetime) -> SendFailed | None:

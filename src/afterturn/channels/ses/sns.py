@@ -122,10 +122,10 @@ class SnsClient:
         answer = await send_repeatable(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
         if answer.status == 200 and not answer.truncated:
             return answer.body
-        found = failure_of("sns", answer, self._clock())
-        if isinstance(found, TryLater) and answer.status >= 400:
-            raise found
-        if isinstance(found, Uncertain) or answer.truncated:
+        failure = failure_of("sns", answer, self._clock())
+        if isinstance(failure, TryLater) and answer.status >= 400:
+            raise failure
+        if isinstance(failure, Uncertain) or answer.truncated:
             raise TryLater("sns", Reason.UNAVAILABLE, str(answer.status))
         raise Undeliverable("sns", Reason.REFUSED, str(answer.status))
 

@@ -175,8 +175,8 @@ def _error(name: str, detail: object) -> str | None:
         "complaint": ("complaintFeedbackType",),
         "deliverydelay": ("delayType",),
     }.get(name, ())
-    found = [clean_label(get_path(detail, word)) for word in words]
+    codes = [clean_label(get_path(detail, word)) for word in words]
     recipients = get_path(detail, "bouncedRecipients")
     if isinstance(recipients, list) and recipients:
-        found.append(clean_label(get_path(recipients[0], "status")))
-    return " ".join(filter(None, found)) or None
+        codes.append(clean_label(get_path(recipients[0], "status")))
+    return " ".join(filter(None, codes)) or None

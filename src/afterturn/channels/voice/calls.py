@@ -100,17 +100,17 @@ def parse_lines(transcript: object, names: Mapping[str, str]) -> list[Transcript
 
     What comes before the first name is the agent's, who opens a call.
     """
-    found: list[TranscriptEntry] = []
+    entries_: list[TranscriptEntry] = []
     for line in clean_string(transcript).splitlines():
         name, colon, rest = line.partition(":")
         role = names.get(name.strip().lower()) if colon else None
         if role:
-            found.append(TranscriptEntry(role, rest.strip()))
-        elif found:
-            found[-1] = TranscriptEntry(found[-1].role, f"{found[-1].text}\n{line}".rstrip())
+            entries_.append(TranscriptEntry(role, rest.strip()))
+        elif entries_:
+            entries_[-1] = TranscriptEntry(entries_[-1].role, f"{entries_[-1].text}\n{line}".rstrip())
         elif line.strip():
-            found.append(TranscriptEntry("agent", line.strip()))
-    return found
+            entries_.append(TranscriptEntry("agent", line.strip()))
+    return entries_
 
 
 def entries(value: object) -> list[dict[str, Any]]:
@@ -132,16 +132,16 @@ def _side(entry: TranscriptEntry) -> tuple[Direction, Role] | None:
 def _utterances(
     call: str, said: Iterable[TranscriptEntry], begun: datetime, now: datetime, extra: dict[str, str]
 ) -> tuple[Utterance, ...]:
-    found: dict[str, Utterance] = {}
-    heard = list(said)
-    at = min(next((entry.at for entry in heard if entry.at), begun), now)
-    for entry in heard:
+    utterances: dict[str, Utterance] = {}
+    transcript = list(said)
+    at = min(next((entry.at for entry in transcript if entry.at), begun), now)
+    for entry in transcript:
         side, text = _side(entry), clean_message_text(entry.text, extra)
         if side is None or not text.strip():
             continue
         at = min(max(at, entry.at or at), now)
-        name = f"{call}:{entry.key or len(found) + 1}"
-        while (provider_id := legal_id("", name)) in found:
+        name = f"{call}:{entry.key or len(utterances) + 1}"
+        while (provider_id := legal_id("", name)) in utterances:
             name += "+"
-        found[provider_id] = Utterance(provider_id, *side, at, text)
-    return tuple(found.values())
+        utterances[provider_id] = Utterance(provider_id, *side, at, text)
+    return tuple(utterances.values())

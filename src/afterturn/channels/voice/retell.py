@@ -126,11 +126,11 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
 def _said(call: Mapping[str, Any], begun: datetime | None) -> list[TranscriptEntry]:
     """The fullest account that there is; all of them tell the same, in the same order."""
     for source in (call.get("transcript_object"), call.get("transcript_with_tool_calls")):
-        said = [
+        transcript_entries = [
             TranscriptEntry(entry.get("role"), entry.get("content"), _at(entry, begun)) for entry in entries(source)
         ]
-        if has_speech(said):
-            return said
+        if has_speech(transcript_entries):
+            return transcript_entries
     return parse_lines(call.get("transcript"), _NAMES)
 
 

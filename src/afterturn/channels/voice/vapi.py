@@ -92,16 +92,16 @@ def verify(request: WebhookRequest, secret: str) -> None:
     """
     headers = request.headers
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    given = [
+    candidates = [
         *([(headers["x-vapi-secret"], secret)] if "x-vapi-secret" in headers else []),
         *([(token.strip(), secret)] if scheme.lower() == "bearer" else []),
     ]
     if "x-vapi-signature" in headers and secret:
         made = hmac.new(secret.encode(), request.body, hashlib.sha256).hexdigest()
-        given.append((headers["x-vapi-signature"].removeprefix("sha256=").lower(), made))
-    if not given:
+        candidates.append((headers["x-vapi-signature"].removeprefix("sha256=").lower(), made))
+    if not candidates:
         raise Rejected(401, "has no secret, bearer token or signature")
-    if not any(secrets_equal(value, expected) for value, expected in given):
+    if not any(secrets_equal(value, expected) for value, expected in candidates):
         raise Rejected(401, "the secret is wrong")
 
 
@@ -143,13 +143,13 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
 def _said(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[TranscriptEntry]:
     """The fullest account that there is."""
     for source in (get_path(message, "artifact", "messages"), message.get("messages")):
-        said = [_entry(entry, begun, now) for entry in entries(source)]
-        if has_speech(said):
-            return said
+        transcript_entries = [_entry(entry, begun, now) for entry in entries(source)]
+        if has_speech(transcript_entries):
+            return transcript_entries
     for source in (get_path(message, "artifact", "messagesOpenAIFormatted"), message.get("messagesOpenAIFormatted")):
-        said = [TranscriptEntry(entry.get("role"), entry.get("content")) for entry in entries(source)]
-        if has_speech(said):
-            return said
+        transcript_entries = [TranscriptEntry(entry.get("role"), entry.get("content")) for entry in entries(source)]
+        if has_speech(transcript_entries):
+            return transcript_entries
     transcript = message.get("transcript") or get_path(message, "artifact", "transcript")
     if isinstance(transcript, str) and "\n" not in transcript.strip():
         transcript = "\n".join(_TURN.split(transcript))
@@ -169,8 +169,8 @@ def _begun(message: Mapping[str, Any], now: datetime) -> datetime | None:
 
 
 def _told(message: Mapping[str, Any], now: datetime) -> datetime | None:
-    told = message.get("timestamp")
-    return from_iso(told, now) or from_millis(told, now)
+    timestamp = message.get("timestamp")
+    return from_iso(timestamp, now) or from_millis(timestamp, now)
 
 
 def _seconds(value: object) -> object:
