@@ -57,7 +57,7 @@ def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
         if turns:
             summary = "Settle a turn of another runtime, in the format that `afterturn settle` reads."
             response = {
-                "description": "It is settled, now or before.",
+                "description": "The turn is settled, now or before.",
                 "content": _content(document, SettledShape, _EVENT),
             }
             document["paths"][TURNS_PATH] = {

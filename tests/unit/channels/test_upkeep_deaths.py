@@ -105,7 +105,7 @@ wishes = st.dictionaries(
         looked=st.none() | times,
         subscription=st.none() | names,
         expires=st.none() | times,
-        door=st.sampled_from(["here", "there"]),
+        endpoint=st.sampled_from(["here", "there"]),
         handled=wishes,
     ),
     wanted=wishes,
