@@ -43,7 +43,7 @@ from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description
 from afterturn.clock import to_text
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb import SlotLayout, keys
-from afterturn.store.dynamodb.backfill import Way, backfill
+from afterturn.store.dynamodb.backfill import BackfillOptions, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
@@ -208,7 +208,7 @@ class TestBackfill:
             return found
 
         monkeypatch.setattr(Table, reading.__name__, then_somebody_writes)
-        tally = await backfill(table, await of(table, RECENCY), Way(write=True, through=through))
+        tally = await backfill(table, await of(table, RECENCY), BackfillOptions(write=True, through=through))
         monkeypatch.undo()
         assert met
         assert (tally.rows, tally.right, tally.stamped, tally.gone) == (4, 1, 2, 1)
@@ -222,7 +222,7 @@ class TestBackfill:
         table = await make_table(account)
         await fill(client, [*(old_row(number, keyed=number % 2 == 0) for number in range(10)), *broken_rows()])
         before = await rows_of(client)
-        tally = await backfill(table, await of(table, RECENCY), Way(write=False, page=3))
+        tally = await backfill(table, await of(table, RECENCY), BackfillOptions(write=False, page=3))
         assert (tally.rows, tally.right, tally.stamped, tally.problem_count) == (15, 5, 5, 5)
         assert await rows_of(client) == before
         assert await table.get(keys.operation(f"backfill {RECENCY.name}")) is None
@@ -236,8 +236,8 @@ class TestBackfill:
         trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, lost=0.1)
         trouble.befall(client)
         target = await of(table, index)
-        await backfill(table, target, Way(write=True, page=25))
-        assert (await backfill(table, target, Way(write=True))).stamped == 0
+        await backfill(table, target, BackfillOptions(write=True, page=25))
+        assert (await backfill(table, target, BackfillOptions(write=True))).stamped == 0
         assert (await verify(table, target, looks=SOON)).clean
         assert trouble.seen["lost"]
 
@@ -245,7 +245,7 @@ class TestBackfill:
         table = await make_table(account)
         stale = IndexTarget(RECENCY_B, SlotLayout.parse("b/sharded:2"))
         with pytest.raises(StoreBusy, match="changed meanwhile"):
-            await backfill(table, stale, Way(write=True))
+            await backfill(table, stale, BackfillOptions(write=True))
 
 
 class TestStopping:

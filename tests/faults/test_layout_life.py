@@ -35,8 +35,8 @@ from afterturn.aws.session import Access
 from afterturn.aws.table import RECENCY, RECENCY_B
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, layout_change
-from afterturn.store.dynamodb.backfill import Tally, Way, layout
-from afterturn.store.dynamodb.layout_change import LayoutChange, Manner, Stage, Unfit, read_layout
+from afterturn.store.dynamodb.backfill import BackfillOptions, Tally, layout
+from afterturn.store.dynamodb.layout_change import LayoutChange, LayoutChangePlan, LayoutIncomplete, Stage, read_layout
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
@@ -86,7 +86,7 @@ class TestLayoutChange:
     async def change_with_cuts(
         self, table: Table, indexes: TableIndexes, wanted: str, chance: random.Random, stages: list[Stage]
     ) -> None:
-        manner = Manner(drain=timedelta(seconds=1), way=Way(write=True, page=200), looks=SOON)
+        manner = LayoutChangePlan(drain=timedelta(seconds=1), way=BackfillOptions(write=True, page=200), looks=SOON)
         for cut in range(1_000):
             change = LayoutChange(table, indexes, manner, told=lambda state, doing: stages.append(state.stage))
             working = asyncio.create_task(change.carry_out(read_layout(wanted)))
@@ -118,7 +118,7 @@ class TestLayoutChange:
         before = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
         store = store_on(table, timedelta(0))
         for until in (Stage.BOTH, Stage.FLIPPED):
-            manner = Manner(until=until, drain=timedelta(0), looks=SOON)
+            manner = LayoutChangePlan(until=until, drain=timedelta(0), looks=SOON)
             state = await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:3"))
             assert state.stage is until
             assert len(await read_all(store)) == 20
@@ -141,8 +141,8 @@ class TestLayoutChange:
             return Tally()
 
         monkeypatch.setattr(layout_change, "backfill", stamps_nothing)
-        manner = Manner(drain=timedelta(0), looks=Rechecks((0,)))
-        with pytest.raises(Unfit, match=r"holds 0 of 5 rows.*reader stays where it is"):
+        manner = LayoutChangePlan(drain=timedelta(0), looks=Rechecks((0,)))
+        with pytest.raises(LayoutIncomplete, match=r"holds 0 of 5 rows.*reader stays where it is"):
             await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:2"))
         assert str((await layout(table)).read) == "a/single"
 
@@ -151,7 +151,7 @@ class TestLayoutChange:
     ) -> None:
         table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(3)])
-        manner = Manner(until=Stage.BOTH, drain=timedelta(0), looks=SOON)
+        manner = LayoutChangePlan(until=Stage.BOTH, drain=timedelta(0), looks=SOON)
         change = LayoutChange(table, indexes, manner)
 
         async def meanwhile(*given: Any, **named: Any) -> IndexReport:

@@ -20,7 +20,7 @@ from afterturn.cli.output import facts, note, table, write_json
 from afterturn.store.dynamodb import backfill, layout_change, verify
 from afterturn.store.dynamodb.backfill import Problem, Tally
 from afterturn.store.dynamodb.index_keys import IndexTarget
-from afterturn.store.dynamodb.layout_change import Stage, State
+from afterturn.store.dynamodb.layout_change import LayoutState, Stage
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.table_scan import Pace, Through
 from afterturn.store.dynamodb.verify import IndexReport
@@ -129,7 +129,7 @@ def backfill_(
     """
     chosen = find_index(name)
     write = confirm(lane.names.table, confirm_table)
-    way = backfill.Way(write=write, through=through, pace=Pace(rate), page=page, resume=not restart)
+    way = backfill.BackfillOptions(write=write, through=through, pace=Pace(rate), page=page, resume=not restart)
 
     async def work() -> Tally:
         async with _open(lane) as (indexes, opened, _):
@@ -216,7 +216,7 @@ def _print_problems(problems: Sequence[Problem]) -> None:
 def show(ctx: typer.Context, json_: Json = False, *, lane: LaneTarget) -> None:
     """Show the layout of the recency index, and the stage of a change."""
 
-    async def work() -> State:
+    async def work() -> LayoutState:
         async with _open(lane) as (indexes, opened, _):
             return await layout_change.LayoutChange(opened, indexes).state()
 
@@ -254,26 +254,26 @@ def change(
     """
     target = layout_change.read_layout(to)
     write = confirm(lane.names.table, confirm_table)
-    manner = layout_change.Manner(
+    manner = layout_change.LayoutChangePlan(
         until=Stage(until.value),
         drain=timedelta(seconds=seconds("--drain", drain)),
-        way=backfill.Way(write=True, pace=Pace(rate), page=page),
+        way=backfill.BackfillOptions(write=True, pace=Pace(rate), page=page),
     )
     patience = Patience(seconds("--timeout", timeout))
     meter = Meter()
 
-    def report(state: State, doing: str) -> None:
+    def report(state: LayoutState, doing: str) -> None:
         meter.end()
         note(f"stage {state.stage}: {doing}")
 
-    async def work() -> State:
+    async def work() -> LayoutState:
         async with _open(lane, patience) as (indexes, opened, emulated):
             layout_change.check_drain(manner.drain, emulated=emulated)
             changing = layout_change.LayoutChange(opened, indexes, manner, told=report, progress=meter)
             if write:
                 return await changing.carry_out(target)
             state = await changing.state()
-            _print_stages(layout_change.way_to(state, target), json_=json_)
+            _print_stages(layout_change.states_until(state, target), json_=json_)
             return state
 
     try:
@@ -286,7 +286,7 @@ def change(
         note(f"Nothing was done; --confirm-table {lane.names.table} does it.")
 
 
-def _print_stages(states: list[State], *, json_: bool) -> None:
+def _print_stages(states: list[LayoutState], *, json_: bool) -> None:
     if json_:
         shown = ("stage", "read", "write")
         write_json({"dryRun": True, "steps": [{key: each.to_json()[key] for key in shown} for each in states]})
@@ -295,7 +295,7 @@ def _print_stages(states: list[State], *, json_: bool) -> None:
         table(("STAGE", "READ", "WRITTEN"), rows)
 
 
-def _print_state(lane: LaneTarget, state: State, *, json_: bool) -> None:
+def _print_state(lane: LaneTarget, state: LayoutState, *, json_: bool) -> None:
     if json_:
         write_json({"table": lane.names.table, **state.to_json()})
         return
@@ -310,5 +310,5 @@ def _print_state(lane: LaneTarget, state: State, *, json_: bool) -> None:
     )
 
 
-def _written(state: State) -> str:
+def _written(state: LayoutState) -> str:
     return ", ".join(map(str, state.layouts.write))

@@ -18,8 +18,8 @@ from afterturn.lane_audit.compare import audit as compare
 from afterturn.lane_audit.read import RuntimesRead, parse_target, read_runtimes, vercel_of
 from afterturn.lane_audit.types import (
     WORKERS,
-    Fault,
     LaneConfig,
+    LaneFault,
     LaneFinding,
     LaneReport,
     RuntimeKind,
@@ -142,7 +142,7 @@ def _as_text(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> No
         [
             ("lane", f"{expected.names.lane}, account {expected.location.account}, region {expected.location.region}"),
             ("compared", ", ".join(each.label for each in read.runtimes) or "no runtime"),
-            *((fault.value, faults[fault]) for fault in Fault),
+            *((fault.value, faults[fault]) for fault in LaneFault),
             ("unread", len(report.unread)),
         ]
     )
@@ -156,8 +156,8 @@ def _as_text(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> No
 
 
 def _difference(each: LaneFinding) -> str:
-    if each.fault in (Fault.INVALID, Fault.UNKNOWN):
-        return f"expected {each.wanted}" if each.fault is Fault.UNKNOWN else each.wanted
+    if each.fault in (LaneFault.INVALID, LaneFault.UNKNOWN):
+        return f"expected {each.wanted}" if each.fault is LaneFault.UNKNOWN else each.wanted
     if each.found is None:
         return f"expected {each.wanted}"
     return f"found {each.found}, expected {each.wanted}"

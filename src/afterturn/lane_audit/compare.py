@@ -25,8 +25,8 @@ from afterturn.lane_audit.types import (
     NEED_TEMPORAL,
     WORKERS,
     EventSource,
-    Fault,
     LaneConfig,
+    LaneFault,
     LaneFinding,
     LaneReport,
     Runtime,
@@ -104,11 +104,11 @@ class _Set:
         return self.values.get(name, self.given.get(name))
 
     def missing(self, wire: str, wanted: str, found: str | None = None) -> LaneFinding:
-        return LaneFinding(Fault.MISSING, self.runtime.kind, self.runtime.name, wire, found, wanted)
+        return LaneFinding(LaneFault.MISSING, self.runtime.kind, self.runtime.name, wire, found, wanted)
 
     def crossed(self, wire: str, wanted: str) -> LaneFinding:
         found = shown(wire, self.given[wire]) if wire in self.given else None
-        return LaneFinding(Fault.CROSSED, self.runtime.kind, self.runtime.name, wire, found, wanted)
+        return LaneFinding(LaneFault.CROSSED, self.runtime.kind, self.runtime.name, wire, found, wanted)
 
 
 def _wires(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
@@ -127,16 +127,16 @@ def _wires(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
     told = {finding.setting for finding in found}
     for name, problem in one.problems.items():
         if name not in told:
-            yield LaneFinding(Fault.INVALID, one.runtime.kind, one.runtime.name, name, None, problem)
+            yield LaneFinding(LaneFault.INVALID, one.runtime.kind, one.runtime.name, name, None, problem)
     for name in sorted(one.runtime.twice - told):
         yield LaneFinding(
-            Fault.CROSSED, one.runtime.kind, one.runtime.name, name, "two different values", "one: readers differ"
+            LaneFault.CROSSED, one.runtime.kind, one.runtime.name, name, "two different values", "one: readers differ"
         )
     for name in sorted({*one.given, *one.hidden} - VARIABLES - {*REGIONS, *ENDPOINTS}):
         near = meant(name.upper())
         if name.upper().startswith(PREFIX) or near is not None:
             hint = f"a setting; did you mean {near}?" if near else "a setting; there is none of that name"
-            yield LaneFinding(Fault.UNKNOWN, one.runtime.kind, one.runtime.name, name, None, hint)
+            yield LaneFinding(LaneFault.UNKNOWN, one.runtime.kind, one.runtime.name, name, None, hint)
 
 
 def _exact(one: _Set, name: str, value: str) -> Iterator[LaneFinding]:
@@ -165,7 +165,7 @@ def _region(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
                 yield one.crossed(name, region)
             return
     if one.runtime.region not in (None, region):
-        yield LaneFinding(Fault.CROSSED, one.runtime.kind, one.runtime.name, REGION, one.runtime.region, region)
+        yield LaneFinding(LaneFault.CROSSED, one.runtime.kind, one.runtime.name, REGION, one.runtime.region, region)
     elif one.runtime.region is None and one.runtime.whole:
         yield one.missing(REGION, region)
 
@@ -258,7 +258,7 @@ def _unlike(name: str, sets: Sequence[_Set]) -> Iterator[LaneFinding]:
             like = None if name in PRIVATE or name not in other.given else shown(name, other.given[name])
             found = None if name in PRIVATE else shown(name, one.given[name]) if name in one.given else "the default"
             text = f"{like or ('the same' if name in PRIVATE else 'the default')}, as in {other.runtime.label}"
-            yield LaneFinding(Fault.CROSSED, one.runtime.kind, one.runtime.name, name, found, text)
+            yield LaneFinding(LaneFault.CROSSED, one.runtime.kind, one.runtime.name, name, found, text)
 
 
 def _other_lane(value: str, lane: str) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from afterturn.lane_audit.types import (
     POLLERS,
     EventSource,
-    Fault,
     LaneConfig,
+    LaneFault,
     LaneFinding,
     Runtime,
     RuntimeKind,
@@ -35,10 +35,10 @@ def event_source_findings(
     for poller in pollers:
         for feed in reading:
             both = f"{queues[feed.source]} polled, and {feed.function} invoked from it"
-            yield LaneFinding(Fault.CROSSED, poller.kind, poller.name, SOURCE, both, "one reader: two lose records")
+            yield LaneFinding(LaneFault.CROSSED, poller.kind, poller.name, SOURCE, both, "one reader: two lose records")
     if not bridges and not pollers:
         yield LaneFinding(
-            Fault.MISSING,
+            LaneFault.MISSING,
             RuntimeKind.LANE,
             wanted.names.lane,
             "bridge",
@@ -71,11 +71,11 @@ def _sources(
         live = [feed for feed in reading if feed.function == function and feed.source == arn]
         if not live:
             found = "a mapping that is switched off" if own else None
-            yield LaneFinding(Fault.MISSING, bridge.kind, bridge.name, SOURCE, found, queue)
+            yield LaneFinding(LaneFault.MISSING, bridge.kind, bridge.name, SOURCE, found, queue)
         for feed in live:
             if feed.qualifier != bridge.qualifier:
                 yield LaneFinding(
-                    Fault.CROSSED,
+                    LaneFault.CROSSED,
                     bridge.kind,
                     bridge.name,
                     SOURCE,
@@ -87,12 +87,14 @@ def _sources(
                 (feed.concurrency is not None, "MaximumConcurrency"),
             ):
                 if not is_set:
-                    yield LaneFinding(Fault.MISSING, bridge.kind, bridge.name, SOURCE, queue, f"{queue} with {setting}")
+                    yield LaneFinding(
+                        LaneFault.MISSING, bridge.kind, bridge.name, SOURCE, queue, f"{queue} with {setting}"
+                    )
 
 
 def _crossed(feed: EventSource, found: str, wanted: str) -> LaneFinding:
     name = f"{feed.function}:{feed.qualifier}" if feed.qualifier else feed.function
-    return LaneFinding(Fault.CROSSED, RuntimeKind.LAMBDA, name, SOURCE, found, wanted)
+    return LaneFinding(LaneFault.CROSSED, RuntimeKind.LAMBDA, name, SOURCE, found, wanted)
 
 
 def _name(arn: str, wanted: LaneConfig) -> str:

@@ -93,7 +93,7 @@ class LaneConfig:
     temporal_namespace: str | None = None
 
 
-class Fault(StrEnum):
+class LaneFault(StrEnum):
     """``missing``: not set, and the default is not right. ``crossed``: leads elsewhere than the lane's other wires.
     ``invalid``: no process would start with it. ``unknown``: no such setting, most likely a misspelt one.
     """
@@ -108,7 +108,7 @@ class Fault(StrEnum):
 class LaneFinding:
     """``found``: None where nothing is there, or where it is not to be shown."""
 
-    fault: Fault
+    fault: LaneFault
     kind: RuntimeKind
     runtime: str
     setting: str

@@ -13,12 +13,12 @@ from afterturn.errors import ConfigError
 from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, SlotLayout
 from afterturn.store.dynamodb.layout_change import (
     LEAST_DRAIN,
+    LayoutState,
     Stage,
-    State,
     check_drain,
-    following,
+    next_state,
     read_layout,
-    way_to,
+    states_until,
 )
 from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item
 from afterturn.store.dynamodb.table_scan import Pace, Progress
@@ -31,25 +31,25 @@ layouts = st.one_of(
 SHARDED = read_layout("sharded:4")
 
 
-def spelled(states: list[State]) -> list[str]:
+def spelled(states: list[LayoutState]) -> list[str]:
     return [f"{one.stage}: {one.layouts.read} of {' '.join(map(str, one.layouts.write))}" for one in states]
 
 
 def test_a_change_drains_before_it_flips() -> None:
-    assert spelled(way_to(State(), SHARDED)) == [
+    assert spelled(states_until(LayoutState(), SHARDED)) == [
         "both: a/single of a/single b/sharded:4",
         "flipped: b/sharded:4 of a/single b/sharded:4",
         "dropping: b/sharded:4 of b/sharded:4",
         "settled: b/sharded:4 of b/sharded:4",
     ]
-    assert way_to(State(), Layout()) == []
+    assert states_until(LayoutState(), Layout()) == []
 
 
 @given(layouts, layouts)
 def test_every_stage_agrees_with_its_neighbours_on_every_row(first: Layout, second: Layout) -> None:
     """A process may stand one stage behind: what it reads is written by those ahead, and the other way round."""
-    start = way_to(State(), first)[-1] if first != Layout() else State()
-    for before, after in pairwise([start, *way_to(start, second)]):
+    start = states_until(LayoutState(), first)[-1] if first != Layout() else LayoutState()
+    for before, after in pairwise([start, *states_until(start, second)]):
         assert before.layouts.read in after.layouts.write
         # What is flipped to was written one stage before already, by all.
         assert after.layouts.read in before.layouts.write
@@ -59,20 +59,20 @@ def test_every_stage_agrees_with_its_neighbours_on_every_row(first: Layout, seco
 def test_a_change_that_was_stopped_anywhere_can_be_finished_or_taken_back(
     first: Layout, second: Layout, stopped: int
 ) -> None:
-    states = [State(), *way_to(State(), first)]
+    states = [LayoutState(), *states_until(LayoutState(), first)]
     state = states[min(stopped, len(states) - 1)]
     for wanted in {first, Layout()}:
-        ended = [state, *way_to(state, wanted)][-1]
+        ended = [state, *states_until(state, wanted)][-1]
         assert (ended.stage, ended.layouts.read.layout) == (Stage.SETTLED, wanted)
         assert ended.layouts.write == (ended.layouts.read,)
     if second not in (first, Layout()) and state.unread is not None:
         with pytest.raises(ConfigError, match="being changed between"):
-            following(state, second)
+            next_state(state, second)
 
 
 def test_going_back_after_the_flip_flips_back_before_it_drops() -> None:
-    flipped = way_to(State(), SHARDED)[1]
-    assert spelled(way_to(flipped, Layout())) == [
+    flipped = states_until(LayoutState(), SHARDED)[1]
+    assert spelled(states_until(flipped, Layout())) == [
         "flipped: a/single of a/single b/sharded:4",
         "dropping: a/single of a/single",
         "settled: a/single of a/single",
@@ -80,18 +80,18 @@ def test_going_back_after_the_flip_flips_back_before_it_drops() -> None:
 
 
 def test_the_second_change_goes_into_the_first_slot_again() -> None:
-    settled = way_to(State(), SHARDED)[-1]
-    assert way_to(settled, read_layout("monthly"))[-1].layouts == RecencyLayouts(
+    settled = states_until(LayoutState(), SHARDED)[-1]
+    assert states_until(settled, read_layout("monthly"))[-1].layouts == RecencyLayouts(
         SlotLayout.parse("a/monthly"), (SlotLayout.parse("a/monthly"),)
     )
 
 
 def test_a_stage_is_known_by_its_item() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
-    both = way_to(State(), SHARDED)[0]
+    both = states_until(LayoutState(), SHARDED)[0]
     item = {**layouts_item(both.layouts), "stage": "both", "changedAt": "2026-03-01T00:00:00.000Z", "rev": 1}
-    assert State.of(item) == State(both.layouts, Stage.BOTH, at, 1)
-    assert State.of(None) == State()
+    assert LayoutState.of(item) == LayoutState(both.layouts, Stage.BOTH, at, 1)
+    assert LayoutState.of(None) == LayoutState()
 
 
 def test_processes_have_the_time_to_see_a_stage() -> None:

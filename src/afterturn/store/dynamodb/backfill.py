@@ -20,7 +20,7 @@ from afterturn.store.dynamodb.layout import RecencyLayouts
 from afterturn.store.dynamodb.layout_source import layouts_of
 from afterturn.store.dynamodb.requests import delete, put
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.table_scan import PAGE, Pace, Page, Progress, Through, Told, pages
+from afterturn.store.dynamodb.table_scan import PAGE, Pace, Page, Progress, ReportProgress, Through, pages
 
 WIDTH = 16
 """Writes at a time."""
@@ -71,7 +71,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BackfillOptions:
     """How a backfill goes about it. ``resume``: from the checkpoint of one that was stopped, if there is one."""
 
     write: bool = False
@@ -82,7 +82,12 @@ class Way:
 
 
 async def backfill(
-    table: Table, target: IndexTarget, way: Way, *, total: int | None = None, told: Told | None = None
+    table: Table,
+    target: IndexTarget,
+    way: BackfillOptions,
+    *,
+    total: int | None = None,
+    told: ReportProgress | None = None,
 ) -> Tally:
     """Give every row the keys that it should have in an index; without ``way.write`` only count what that would do.
 
@@ -107,7 +112,7 @@ async def layout(table: Table) -> RecencyLayouts:
 
 
 class _Run:
-    def __init__(self, table: Table, target: IndexTarget, way: Way) -> None:
+    def __init__(self, table: Table, target: IndexTarget, way: BackfillOptions) -> None:
         self.tally = Tally()
         self.start: Any = None
         self._table = table

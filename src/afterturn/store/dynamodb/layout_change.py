@@ -29,13 +29,13 @@ from afterturn.clock import Clock, system_clock, to_text
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.backfill import Way, backfill
+from afterturn.store.dynamodb.backfill import BackfillOptions, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.layout import Layout, RecencyLayouts, Slot, SlotLayout
 from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item, layouts_of
 from afterturn.store.dynamodb.requests import put, unchanged
 from afterturn.store.dynamodb.table import Table, WriteConflict
-from afterturn.store.dynamodb.table_scan import Told
+from afterturn.store.dynamodb.table_scan import ReportProgress
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
 DRAIN = timedelta(minutes=3)
@@ -61,7 +61,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LayoutState:
     """Where a table stands. ``changed_at``: since when; ``rev`` counts its changes."""
 
     layouts: RecencyLayouts = field(default_factory=RecencyLayouts)
@@ -70,7 +70,7 @@ class State:
     rev: int | None = None
 
     @classmethod
-    def of(cls, item: Plain | None) -> State:
+    def of(cls, item: Plain | None) -> LayoutState:
         if item is None:
             return cls()
         stage = Stage(item.get("stage") or Stage.SETTLED)
@@ -100,7 +100,7 @@ def check_drain(drain: timedelta, *, emulated: bool) -> None:
         raise ConfigError(f"--drain: processes need at least {LEAST_DRAIN.total_seconds():.0f} s to see a stage")
 
 
-def following(state: State, wanted: Layout) -> State | None:
+def next_state(state: LayoutState, wanted: Layout) -> LayoutState | None:
     """The state that comes next on the way to a layout, pure; None at its end.
 
     Wanting the old layout back is a way like any other. Raises ConfigError while a change to a third one is under way.
@@ -123,29 +123,29 @@ def following(state: State, wanted: Layout) -> State | None:
     return replace(state, layouts=RecencyLayouts(read, (read, new)), stage=Stage.BOTH)
 
 
-def way_to(state: State, wanted: Layout) -> list[State]:
+def states_until(state: LayoutState, wanted: Layout) -> list[LayoutState]:
     """All states that are still to come."""
     found = []
-    while (after := following(state, wanted)) is not None:
+    while (after := next_state(state, wanted)) is not None:
         found.append(after)
         state = after
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class LayoutChangePlan:
     """How a change goes about it. ``until``: the stage that it ends with, all that belongs to it done. ``drain``: how
     long processes are given to see a stage."""
 
     until: Stage = Stage.SETTLED
     drain: timedelta = DRAIN
-    way: Way = field(default_factory=lambda: Way(write=True))
+    way: BackfillOptions = field(default_factory=lambda: BackfillOptions(write=True))
     looks: Rechecks = field(default_factory=Rechecks)
     clock: Clock = system_clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-class Unfit(StoreBusy):
+class LayoutIncomplete(StoreBusy):
     """The new slot does not hold what the table says, however often it is stamped. Nothing was flipped."""
 
     def __init__(self, verdict: IndexReport) -> None:
@@ -164,27 +164,27 @@ class LayoutChange:
         self,
         table: Table,
         indexes: TableIndexes,
-        manner: Manner | None = None,
+        manner: LayoutChangePlan | None = None,
         *,
-        told: Callable[[State, str], None] = lambda state, doing: None,
-        progress: Told | None = None,
+        told: Callable[[LayoutState, str], None] = lambda state, doing: None,
+        progress: ReportProgress | None = None,
     ) -> None:
         self._table = table
         self._indexes = indexes
-        self._manner = manner or Manner()
+        self._manner = manner or LayoutChangePlan()
         self._told = told
         self._progress = progress
 
-    async def state(self) -> State:
-        return State.of(await self._table.get(keys.layout()))
+    async def state(self) -> LayoutState:
+        return LayoutState.of(await self._table.get(keys.layout()))
 
-    async def carry_out(self, wanted: Layout) -> State:
+    async def carry_out(self, wanted: Layout) -> LayoutState:
         """Go all of the way, or up to ``until``; returns where that ended.
 
         Raises ConfigError for a way that cannot be gone, Unfit, and StoreBusy where somebody else changes the layout.
         """
         state = await self.state()
-        while (after := following(state, wanted)) is not None:
+        while (after := next_state(state, wanted)) is not None:
             await self._finish(state, after)
             if state.stage.is_at_or_past(self._manner.until):
                 break
@@ -193,7 +193,7 @@ class LayoutChange:
             state = await self._enter(state, after)
         return state
 
-    async def _finish(self, state: State, after: State) -> None:
+    async def _finish(self, state: LayoutState, after: LayoutState) -> None:
         """What has to be so before the next stage: all have seen this one, and what is to be read is whole.
 
         What was read all along, and is read on, is not looked at.
@@ -205,7 +205,7 @@ class LayoutChange:
         elif state.stage is Stage.FLIPPED or after.stage is Stage.FLIPPED:
             await self._make_whole(state, after.layouts.read)
 
-    async def _drain(self, state: State) -> None:
+    async def _drain(self, state: LayoutState) -> None:
         if state.changed_at is None:
             return
         left = (state.changed_at + self._manner.drain - self._manner.clock()).total_seconds()
@@ -213,7 +213,7 @@ class LayoutChange:
             self._told(state, f"waiting {left:.0f} s until every process has seen it")
             await self._manner.sleep(min(left, self._manner.drain.total_seconds()))
 
-    async def _make_whole(self, state: State, slot_layout: SlotLayout) -> None:
+    async def _make_whole(self, state: LayoutState, slot_layout: SlotLayout) -> None:
         target = IndexTarget(slot_layout.slot.table_index, slot_layout)
         for attempt in range(_STAMPINGS):
             if state.stage is Stage.BOTH or attempt:
@@ -230,9 +230,9 @@ class LayoutChange:
             )
             if verdict.clean:
                 return
-        raise Unfit(verdict)
+        raise LayoutIncomplete(verdict)
 
-    async def _drop(self, state: State) -> None:
+    async def _drop(self, state: LayoutState) -> None:
         """Take the keys of the slot that nobody reads or writes off the rows; the second index goes with them."""
         slot = Slot.B if state.layouts.read.slot is Slot.A else Slot.A
         self._told(state, f"taking the old keys off the rows (slot {slot})")
@@ -242,13 +242,13 @@ class LayoutChange:
             self._told(state, f"deleting index {RECENCY_B.name}")
             await self._indexes.remove(RECENCY_B)
 
-    async def _have_index(self, after: State) -> None:
+    async def _have_index(self, after: LayoutState) -> None:
         assert after.unread is not None
         index = after.unread.slot.table_index
         self._told(after, f"waiting for index {index.name}")
         await self._indexes.add(index)
 
-    async def _enter(self, state: State, after: State) -> State:
+    async def _enter(self, state: LayoutState, after: LayoutState) -> LayoutState:
         item = {
             "kind": "recency layout",
             **layouts_item(after.layouts),
@@ -256,7 +256,7 @@ class LayoutChange:
             "changedAt": to_text(self._manner.clock()),
             "rev": (state.rev or 0) + 1,
         }
-        entered = State.of(item)
+        entered = LayoutState.of(item)
         try:
             await self._table.write(put(keys.layout(), item, unchanged("rev", value=state.rev)))
         except WriteConflict:

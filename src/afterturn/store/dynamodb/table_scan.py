@@ -109,4 +109,4 @@ class Progress:
         return max(self.total - self.looked, 0) * took / done
 
 
-Told = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]

@@ -18,7 +18,7 @@ from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.table_scan import PAGE, Progress, Through, Told, pages
+from afterturn.store.dynamodb.table_scan import PAGE, Progress, ReportProgress, Through, pages
 
 _AT_ONCE = 16
 
@@ -92,7 +92,7 @@ async def verify(
     total: int | None = None,
     page: int = PAGE,
     looks: Rechecks | None = None,
-    told: Told | None = None,
+    told: ReportProgress | None = None,
 ) -> IndexReport:
     """Compare all of the index with all of the table.
 
@@ -130,7 +130,7 @@ async def _expected(
     verdict: IndexReport,
     progress: Progress,
     page: int,
-    told: Told | None,
+    told: ReportProgress | None,
 ) -> dict[Key, IndexPlace]:
     expected: dict[Key, IndexPlace] = {}
     progress.begin()
@@ -156,7 +156,7 @@ async def _suspects(
     expected: dict[Key, IndexPlace],
     progress: Progress,
     page: int,
-    told: Told | None,
+    told: ReportProgress | None,
 ) -> dict[Key, _Suspect]:
     """Every row of the index crossed off; what is left, on either side."""
     suspects: dict[Key, _Suspect] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.aws.wires_lane import (
+from tests.unit.aws.lane_audit_rig import (
     ACCOUNT,
     CLOUD,
     REGION,
@@ -27,7 +27,7 @@ from afterturn.aws.release import Part, environment
 from afterturn.aws.stack import ALIAS
 from afterturn.lane_audit.compare import audit
 from afterturn.lane_audit.functions import own_functions
-from afterturn.lane_audit.types import Fault, Runtime, RuntimeKind, RuntimeRole, Unread
+from afterturn.lane_audit.types import LaneFault, Runtime, RuntimeKind, RuntimeRole, Unread
 
 
 class TestAHealthyLane:
@@ -79,7 +79,7 @@ class TestAnyCrossedWire:
         runtimes[place] = with_value(runtimes[place], **{name: wires[name]})
         findings = audit(wanted_of(lane), runtimes, feeds).findings
         told = {(each.fault, each.kind, each.runtime, each.setting) for each in findings}
-        assert (Fault.CROSSED, runtimes[place].kind, runtimes[place].name, name) in told
+        assert (LaneFault.CROSSED, runtimes[place].kind, runtimes[place].name, name) in told
         assert {each.setting for each in findings} == {name}
 
     @given(st.data())
@@ -111,7 +111,7 @@ class TestAnyCrossedWire:
         feeds[place] = replace(feeds[place], source=source)
         findings = audit(wanted_of(lane), runtimes, feeds).findings
         crossed, missing = sorted(findings, key=lambda each: each.fault)
-        assert (crossed.fault, missing.fault) == (Fault.CROSSED, Fault.MISSING)
+        assert (crossed.fault, missing.fault) == (LaneFault.CROSSED, LaneFault.MISSING)
         assert {each.runtime for each in findings} == {f"afterturn-{lane}-bridge:live"}
         assert str(crossed.found) in source
         assert missing.wanted == (names.main if first else names.retry)
@@ -132,7 +132,7 @@ def test_a_mapping_reports_failures_and_has_a_maximum_concurrency(missing: str, 
     runtimes, feeds = healthy("prod")
     feeds[0] = replace(feeds[0], partial=False) if missing == "partial" else replace(feeds[0], concurrency=None)
     (finding,) = audit(wanted_of("prod"), runtimes, feeds).findings
-    assert finding.fault is Fault.MISSING
+    assert finding.fault is LaneFault.MISSING
     assert setting in finding.wanted
 
 
@@ -141,7 +141,7 @@ class TestAMissingWire:
     @pytest.mark.parametrize("name", ["AFTERTURN_PROFILE", "AFTERTURN_LANE"])
     def test_is_named_with_what_holds_in_its_place(self, role: RuntimeRole, name: str) -> None:
         (finding,) = alone(without(runtime_of(role), name))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, name)
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, name)
         assert str(finding.found).startswith("nothing, so that it is ")
 
     def test_is_none_where_the_default_is_right(self) -> None:
@@ -155,7 +155,7 @@ class TestAMissingWire:
             wanted, [replace(without(runtime_of(RuntimeRole.WORKER), "AFTERTURN_TABLE"), role=RuntimeRole.UP)]
         )
         assert (one(report).fault, one(report).setting, one(report).wanted) == (
-            Fault.MISSING,
+            LaneFault.MISSING,
             "AFTERTURN_TABLE",
             "conversations",
         )
@@ -174,41 +174,41 @@ class TestAMissingWire:
     def test_is_the_region_of_a_function_that_stands_in_another_one(self) -> None:
         runtime = replace(without(runtime_of(RuntimeRole.INBOUND), "AFTERTURN_AWS_REGION"), region="us-east-1")
         (finding,) = alone(runtime)
-        assert (finding.fault, finding.found, finding.wanted) == (Fault.CROSSED, "us-east-1", REGION)
+        assert (finding.fault, finding.found, finding.wanted) == (LaneFault.CROSSED, "us-east-1", REGION)
 
     @pytest.mark.parametrize("role", [RuntimeRole.WEB, RuntimeRole.INBOUND])
     def test_is_the_emitter_where_events_would_bear_another_name(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_EMITTER"))
-        assert (finding.fault, finding.setting, finding.wanted) == (Fault.MISSING, "AFTERTURN_EMITTER", role.value)
+        assert (finding.fault, finding.setting, finding.wanted) == (LaneFault.MISSING, "AFTERTURN_EMITTER", role.value)
 
     @pytest.mark.parametrize("role", [RuntimeRole.BRIDGE, RuntimeRole.WORKER])
     def test_is_temporals_address_where_it_is_needed(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_TEMPORAL_ADDRESS"))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_TEMPORAL_ADDRESS")
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, "AFTERTURN_TEMPORAL_ADDRESS")
         (near,) = alone(runtime_of(role, AFTERTURN_TEMPORAL_ADDRESS="localhost:7233"))
-        assert (near.fault, near.found) == (Fault.CROSSED, "localhost:7233")
+        assert (near.fault, near.found) == (LaneFault.CROSSED, "localhost:7233")
 
     @pytest.mark.parametrize("key", ["", "gone"])
     def test_is_the_key_of_temporal_cloud(self, key: str) -> None:
         runtime = runtime_of(RuntimeRole.WORKER, AFTERTURN_TEMPORAL_API_KEY=key)
         (finding,) = alone(without(runtime, "AFTERTURN_TEMPORAL_API_KEY") if key == "gone" else runtime)
-        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_TEMPORAL_API_KEY")
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, "AFTERTURN_TEMPORAL_API_KEY")
         own = with_value(without(runtime, "AFTERTURN_TEMPORAL_API_KEY"), AFTERTURN_TEMPORAL_ADDRESS="temporal.in:7233")
         assert alone(own) == ()
 
     def test_is_the_secret_of_a_webhook(self) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WORKER, AFTERTURN_WEBHOOK_URL="https://in.example/hook?token=geheim"))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_WEBHOOK_SECRET")
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, "AFTERTURN_WEBHOOK_SECRET")
         assert "geheim" not in repr(finding)
 
     @pytest.mark.parametrize("name", ["AFTERTURN_PROFILE", "AFTERTURN_LANE", "AFTERTURN_TABLE"])
     def test_is_one_that_is_empty(self, name: str) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, **{name: ""}))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, name)
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, name)
 
     def test_is_what_a_runtime_lacks_as_a_whole(self) -> None:
         (finding,) = alone(replace(runtime_of(RuntimeRole.WORKER), lacks="a running task"))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, "a running task")
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, "a running task")
 
 
 class TestWhatCannotBeRead:

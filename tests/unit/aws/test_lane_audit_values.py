@@ -7,14 +7,24 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.aws.wires_lane import ACCOUNT, REGION, alone, healthy, one, runtime_of, wanted_of, with_value, without
+from tests.unit.aws.lane_audit_rig import (
+    ACCOUNT,
+    REGION,
+    alone,
+    healthy,
+    one,
+    runtime_of,
+    wanted_of,
+    with_value,
+    without,
+)
 
 from afterturn.aws.account import Location
 from afterturn.config import VARIABLES, Settings
 from afterturn.lane_audit.compare import audit
 from afterturn.lane_audit.event_sources import SOURCE
 from afterturn.lane_audit.settings import PRIVATE, SECRET
-from afterturn.lane_audit.types import EventSource, Fault, RuntimeKind, RuntimeRole
+from afterturn.lane_audit.types import EventSource, LaneFault, RuntimeKind, RuntimeRole
 
 
 class TestNames:
@@ -29,18 +39,18 @@ class TestNames:
     )
     def test_a_misspelt_one_is_named_with_what_it_may_mean(self, name: str, near: str) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, **{name: "geheim"}))
-        assert (finding.fault, finding.setting) == (Fault.UNKNOWN, name)
+        assert (finding.fault, finding.setting) == (LaneFault.UNKNOWN, name)
         assert near in finding.wanted
         assert "geheim" not in repr(finding)
 
     def test_one_that_is_like_none_is_named_all_the_same(self) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, AFTERTURN_QUEUE_URL="https://sqs.example/1/q"))
-        assert (finding.fault, finding.setting) == (Fault.UNKNOWN, "AFTERTURN_QUEUE_URL")
+        assert (finding.fault, finding.setting) == (LaneFault.UNKNOWN, "AFTERTURN_QUEUE_URL")
 
     @given(st.sampled_from(sorted(VARIABLES)))
     def test_a_setting_is_never_unknown(self, name: str) -> None:
         report = audit(wanted_of("prod"), [runtime_of(RuntimeRole.WEB, **{name: None})])
-        assert Fault.UNKNOWN not in {each.fault for each in report.findings}
+        assert LaneFault.UNKNOWN not in {each.fault for each in report.findings}
 
     def test_a_setting_is_taken_in_any_case_as_a_process_takes_it(self) -> None:
         runtime = without(runtime_of(RuntimeRole.WEB), "AFTERTURN_LANE")
@@ -61,11 +71,11 @@ class TestValues:
     )
     def test_one_that_no_process_would_start_with_is_found_and_not_shown(self, name: str, value: str) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WORKER, **{name: value}))
-        assert (finding.fault, finding.setting, finding.found) == (Fault.INVALID, name, None)
+        assert (finding.fault, finding.setting, finding.found) == (LaneFault.INVALID, name, None)
 
     def test_a_line_break_that_came_along_is_seen(self) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, AFTERTURN_LANE="prod\n"))
-        assert (finding.fault, finding.setting, finding.found) == (Fault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
+        assert (finding.fault, finding.setting, finding.found) == (LaneFault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
 
     def test_a_password_in_an_address_is_not_shown(self) -> None:
         (finding,) = alone(
@@ -75,7 +85,7 @@ class TestValues:
 
     def test_two_values_of_one_name_are_told(self) -> None:
         (finding,) = alone(replace(runtime_of(RuntimeRole.WEB), twice=frozenset({"AFTERTURN_LANE"})))
-        assert (finding.fault, finding.setting) == (Fault.CROSSED, "AFTERTURN_LANE")
+        assert (finding.fault, finding.setting) == (LaneFault.CROSSED, "AFTERTURN_LANE")
 
     def test_the_emulators_endpoint_is_right_for_a_lane_on_it(self) -> None:
         runtime = runtime_of(RuntimeRole.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://127.0.0.1:1")
@@ -97,7 +107,7 @@ class TestValues:
         monkeypatch.setenv("AFTERTURN_LANE", "prod")
         monkeypatch.setenv("AFTERTURN_SLOTS", "none")
         (finding,) = alone(without(runtime_of(RuntimeRole.WEB), "AFTERTURN_LANE"))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, "AFTERTURN_LANE")
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, "AFTERTURN_LANE")
 
 
 class TestRuntimesThatDisagree:
@@ -173,7 +183,7 @@ class TestReadersOfTheQueues:
         runtimes, _ = healthy("prod")
         finding = one(audit(wanted_of("prod"), [each for each in runtimes if each.role is not RuntimeRole.BRIDGE]))
         assert (finding.fault, finding.kind, finding.runtime, finding.setting) == (
-            Fault.MISSING,
+            LaneFault.MISSING,
             RuntimeKind.LANE,
             "prod",
             "bridge",
@@ -184,14 +194,14 @@ class TestReadersOfTheQueues:
         runtimes, feeds = healthy("prod")
         gone = feeds.pop(place)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.setting) == (Fault.MISSING, SOURCE)
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, SOURCE)
         assert gone.source.endswith(finding.wanted)
 
     def test_a_mapping_that_is_switched_off_calls_nobody(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], enabled=False)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.found) == (Fault.MISSING, "a mapping that is switched off")
+        assert (finding.fault, finding.found) == (LaneFault.MISSING, "a mapping that is switched off")
 
     def test_a_mapping_whose_failures_would_count_as_success_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
@@ -202,7 +212,7 @@ class TestReadersOfTheQueues:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], qualifier=None)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.setting) == (Fault.CROSSED, SOURCE)
+        assert (finding.fault, finding.setting) == (LaneFault.CROSSED, SOURCE)
         assert finding.wanted.endswith("for live")
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found(self) -> None:
@@ -210,7 +220,7 @@ class TestReadersOfTheQueues:
         feeds.append(replace(feeds[0], function="afterturn-preview-bridge"))
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
         assert (finding.fault, finding.runtime, finding.found) == (
-            Fault.CROSSED,
+            LaneFault.CROSSED,
             "afterturn-preview-bridge:live",
             "afterturn-prod-events.fifo",
         )
@@ -220,7 +230,7 @@ class TestReadersOfTheQueues:
         runtimes[3] = replace(runtimes[3], role=RuntimeRole.UP)
         findings = audit(wanted_of("prod"), runtimes, feeds).findings
         assert {(each.fault, each.runtime, each.setting) for each in findings} == {
-            (Fault.CROSSED, "main/prod-worker", SOURCE)
+            (LaneFault.CROSSED, "main/prod-worker", SOURCE)
         }
 
     def test_a_funnel_that_is_called_for_its_own_queue_is_no_concern(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.unit.aws.lane_audit_rig import alone
 from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
-from tests.unit.aws.wires_lane import alone
 
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
 from afterturn.lane_audit.read import vercel_of
