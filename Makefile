@@ -7,22 +7,51 @@ INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constr
 EMULATOR := .venv-ministack
 PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist worksteal
 
-PYTHONS := python3.11 python3.12 python3.13 python3.14 python3 python
-IS_FIT := import sys, venv, ensurepip, sqlite3; sys.exit(sys.version_info < (3, 11))
+PYTHONS := python3 python3.11 python3.12 python3.13 python3.14 python
+OTHER_PYTHONS := $(PYTHONS) $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
+IS_FIT := import sys, venv, ensurepip, sqlite3; sys.version_info < (3, 11) and sys.exit(1); print("%d.%d" % sys.version_info[:2])
+
+# Without servers, browsers and long runs.
+FAST := tests/unit tests/contract/test_*_sqlite.py tests/contract/test_reactions_embedded.py tests/replay \
+  $(filter-out %/test_serving.py %/test_schema.py %/test_hooks.py,$(wildcard tests/web/test_*.py)) \
+  tests/cli/test_help.py tests/cli/test_settle.py tests/cli/test_repair.py \
+  --ignore tests/unit/aws --ignore tests/unit/temporal --ignore tests/unit/bench
+
+CHROMIUM := $(or $(AFTERTURN_TEST_CHROMIUM),/usr/bin/chromium)
+CHROMIUM_PACKAGES := chromium fonts-dejavu-core
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench crash fuzz pins clean
+.PHONY: help demo test check check-pythons fast thorough lint format docs bench crash fuzz pins clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 24
 
 demo: $(VENV)/.runtime ## Install, then send a sample of conversations the whole way
 	@$(BIN)/afterturn demo
 
-test: lint $(VENV)/.emulator ## Everything CI runs: formatting, lint, types, import rules, tests
-	@$(PYTEST)
+test: $(CHROMIUM) lint $(VENV)/.emulator ## Formatting, lint, types, import rules, all tests
+	@CI=true $(PYTEST)
 
-lint: $(VENV)/.dev ## Everything CI runs but the tests
+check: lint fast ## Formatting, lint, types, import rules, fast tests
+
+fast: $(VENV)/.dev ## The fast tests: no servers, no browser
+	@$(PYTEST) $(FAST)
+
+check-pythons: $(VENV)/.dev ## The fast tests on every other Python that this machine has
+	@seen=" $$($(BIN)/python -c '$(IS_FIT)') "; \
+	for python in $(OTHER_PYTHONS); do \
+	  version=$$($$python -c '$(IS_FIT)' 2>/dev/null) || continue; \
+	  case "$$seen" in *" $$version "*) continue;; esac; \
+	  seen="$$seen$$version "; \
+	  echo "Python $$version" >&2; \
+	  $(MAKE) --no-print-directory VENV=.venvs/$$version PYTHONS=$$python fast || exit 1; \
+	done
+
+thorough: $(CHROMIUM) $(VENV)/.emulator ## All tests with the whole sample and every dialogue, 1,000 kills and a million payloads
+	@CI=true AFTERTURN_TEST_THOROUGH=1 AFTERTURN_TEST_KILLS=1000 $(PYTEST)
+	@$(BIN)/python -m tests.fuzz
+
+lint: $(VENV)/.dev ## Formatting, lint, types, import rules
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -56,15 +85,27 @@ pins: ## Renew constraints.txt from what the newest releases resolve to
 	@mv .pins/constraints.txt constraints-emulator.txt && rm -rf .pins
 
 clean: ## Remove the virtual environment and every cache
-	@rm -rf $(VENV) $(EMULATOR) .pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venvs $(EMULATOR) .pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(CHROMIUM):
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo 'Installing Chromium with apt, for the tests of the pages …' >&2; \
+	  apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CHROMIUM_PACKAGES) >/dev/null; \
+	fi; \
+	if [ ! -x $@ ]; then \
+	  echo 'The tests of the pages need Chromium. On Debian run: sudo apt-get install -y $(CHROMIUM_PACKAGES)' >&2; \
+	  echo 'Elsewhere name it: make test AFTERTURN_TEST_CHROMIUM=/path/to/chromium' >&2; exit 1; \
+	fi
 
 $(VENV)/.python:
+	@mkdir -p $(dir $(VENV))
 	@for python in $(PYTHONS); do \
 	  if $$python -c '$(IS_FIT)' >/dev/null 2>&1; then \
 	    $$python -m venv --clear $(VENV) && touch $@ && exit 0; exit 1; \
 	  fi; \
 	done; \
-	echo 'afterturn needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt install python3.11-venv);' \
+	echo 'afterturn needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt install python3-venv);' \
 	  'none was found on the PATH.' >&2; exit 1
 
 $(VENV)/.pip: $(VENV)/.python constraints.txt

@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from tests.cli.command import query, run
 
-DIALOGUES = Path(__file__).parents[3] / "shared" / "data" / "dialogues-dev.jsonl.gz"
+FILE = Path(__file__).parents[3] / "shared" / "data" / "dialogues-dev.jsonl.gz"
+DIALOGUES = 1_730 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 300
 
-pytestmark = pytest.mark.skipif(not DIALOGUES.exists(), reason="needs the dialogues of ../shared")
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs the dialogues of ../shared")
 
 
 def dialogues() -> Iterator[list[str]]:
     """The texts of each dialogue, read here without the importer."""
-    with gzip.open(DIALOGUES, "rt", encoding="utf-8") as file:
-        for row in file:
-            yield [one["text"] for one in json.loads(row)["turns"]]
+    with gzip.open(FILE, "rt", encoding="utf-8") as file:
+        for row in islice(file, DIALOGUES):
+            yield [turn["text"] for turn in json.loads(row)["turns"]]
 
 
 def test_every_dialogue_comes_in_is_reacted_to_and_owes_nothing(db: Path) -> None:
-    first = run("import", DIALOGUES, "--json", timeout=240)
+    first = run("import", FILE, "--limit", DIALOGUES, "--json")
     assert first.code == 0, first.err
     expected = list(dialogues())
     total = sum(map(len, expected))
-    assert first.json["conversations"] == {"found": 1730, "new": 1730, "known": 0}
+    assert first.json["conversations"] == {"found": DIALOGUES, "new": DIALOGUES, "known": 0}
     assert first.json["messages"] == {"found": total, "new": total, "known": 0}
 
-    drained = run("drain", "--now", "--json", timeout=240)
+    drained = run("drain", "--now", "--json")
     assert (drained.code, drained.json["clean"]) == (0, True), drained.err
     audit = run("audit", "--grace", "0s", "--json")
-    assert (audit.code, audit.json["checked"], audit.json["owed"], audit.json["failed"]) == (0, 1730, 0, 0)
+    assert (audit.code, audit.json["checked"], audit.json["owed"], audit.json["failed"]) == (0, DIALOGUES, 0, 0)
     assert query(
         db,
         "SELECT count(*) FROM conversations c WHERE (SELECT count(*) FROM stamps s WHERE "
         "s.conversation_id = c.id AND s.through = c.settled_at) = 4",
-    ) == [(1730,)]
+    ) == [(DIALOGUES,)]
 
     threads: dict[str, list[str]] = {}
     for conversation, text in query(db, "SELECT conversation_id, text FROM messages ORDER BY conversation_id, at, seq"):
@@ -46,7 +49,7 @@ def test_every_dialogue_comes_in_is_reacted_to_and_owes_nothing(db: Path) -> Non
     assert sorted(threads.values()) == sorted(expected)
 
     before = query(db, "SELECT * FROM conversations ORDER BY id")
-    second = run("import", DIALOGUES, "--json", timeout=240)
+    second = run("import", FILE, "--limit", DIALOGUES, "--json")
     assert second.code == 0
     assert {second.json[what]["new"] for what in ("conversations", "turns", "messages")} == {0}
     assert query(db, "SELECT * FROM conversations ORDER BY id") == before

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("AFTERTURN_TEST_KILLS", "200"))
+KILLS = int(os.environ.get("AFTERTURN_TEST_KILLS", "100"))
 SEED = os.environ.get("AFTERTURN_TEST_SEED", "20260301")
 
 

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from afterturn.demo import sample
 from afterturn.local import ministack
 from afterturn.local.ports import HOST, free_port, is_free
 
-CONVERSATIONS = 85
-"""In the demo's sample."""
+THOROUGH = bool(os.environ.get("AFTERTURN_TEST_THOROUGH"))
+CONVERSATIONS = 85 if THOROUGH else 20
+"""Of the demo's sample."""
 DIALOGUES = ROOT.parent / "shared" / "data" / "dialogues-dev.jsonl.gz"
-IMPORTED = 80
+IMPORTED = 80 if THOROUGH else 8
 PORTS = ("AFTERTURN_LOCAL_AWS_PORT", "AFTERTURN_LOCAL_TEMPORAL_PORT", "AFTERTURN_LOCAL_TEMPORAL_UI_PORT")
 
 
@@ -58,7 +60,7 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
     group, as a terminal's does.
     """
     now = datetime.now(UTC)
-    monkeypatch.setattr("afterturn.cli.demo.sample", lambda _: sample(now))
+    monkeypatch.setattr("afterturn.cli.demo.sample", lambda _: islice(sample(now), CONVERSATIONS))
     embedded = ("--profile", "embedded", "--db", tmp_path / "embedded.db")
     for options in ((), embedded):
         done = call(*options, "demo")

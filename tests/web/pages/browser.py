@@ -18,7 +18,7 @@ from tests.web.pages.demo import Site, open_site
 from afterturn.clock import Clock, system_clock
 from afterturn.web.server import address_of, bind, serve
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path(os.environ.get("AFTERTURN_TEST_CHROMIUM", "/usr/bin/chromium"))
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
