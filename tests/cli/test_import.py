@@ -185,7 +185,7 @@ def test_ctrl_c_stops_between_turns_and_running_it_again_goes_on(db: Path, tmp_p
         interrupt(process)
         out, err = process.communicate()
     assert process.returncode == 130
-    assert b"running the import again goes on" in err
+    assert b"run the import again to continue" in err
     assert b"Traceback" not in err
     ((came_in,),) = query(db, "SELECT count(*) FROM conversations")
     assert 50 <= came_in < count
