@@ -148,7 +148,7 @@ async def test_what_comes_in_our_name_and_our_domain_disowns_is_nothing_that_we_
     assert await hushed(desk, FIRST, "m2@tenants.example") == "stranger"
     assert len(desk.mailer.sent) == 1
     page = (await desk.front.get(f"/conversations/{FIRST}", headers=LOGIN)).text
-    assert f"from <bdi>{DESK}</bdi>, who was not in this conversation" in page
+    assert f"from <bdi>{DESK}</bdi>, who is not a participant of this conversation" in page
 
 
 async def test_a_forged_mail_of_ours_that_begins_a_conversation_is_not_answered_either(desk: Desk) -> None:
