@@ -6,7 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.channels.exchange import DAY, HOUR, MINUTE, NOW, Office, clock, created, exchange, house, mail_found
+from tests.unit.channels.outlook.graph_server import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    Office,
+    clock,
+    created,
+    exchange,
+    house,
+    mail_found,
+)
 from tests.unit.channels.sending.outlook import MAILBOX
 
 __all__ = ["clock", "exchange", "house"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.channels.exchange import (
+from tests.unit.channels.outlook.graph_server import (
     HOOK,
     HOUR,
     LONGEST,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.channels.exchange import (
+from tests.unit.channels.outlook.graph_server import (
     HOUR,
     MINUTE,
     NOW,
