@@ -62,7 +62,7 @@ async def serve(side: str, path: Path) -> None:
             open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
         ):
             app = make_app(backbone, AccessControl(backbone.clock, TokenFile(tokens)))
-            doors = verifying(webhooks.doors) if side == "verify" else webhooks.doors
+            doors = verifying(webhooks.router) if side == "verify" else webhooks.router
             counted = Counted(doors)
             mount_webhooks(app, backbone.clock, counted)
             stop = asyncio.Event()

@@ -12,7 +12,7 @@ from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.http_client import open_http
 from afterturn.channels.ingest import ConversationWriter, Ingest, IngestStore
-from afterturn.channels.outbox import Outbox, Sendable
+from afterturn.channels.outbox import Outbox, OutboxStore
 from afterturn.channels.provider import Provider, ProviderContext, SenderBinding, choose_sender
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.registry import PROVIDERS
@@ -26,7 +26,7 @@ from afterturn.errors import ConfigError
 from afterturn.jobs.runner import JobRunner
 
 
-class ChannelStore(IngestStore, Sendable, Protocol):
+class ChannelStore(IngestStore, OutboxStore, Protocol):
     """What channels use of a store."""
 
 

@@ -119,7 +119,7 @@ async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
 
         responder = app_named().answers
         async with open_channels(settler, store, settings, system_clock, responder=responder) as webhooks:
-            yield OpenWebhooks(settings, turns, webhooks.doors, tuple(sorted(webhooks.doors.endpoints)))
+            yield OpenWebhooks(settings, turns, webhooks.router, tuple(sorted(webhooks.router.endpoints)))
 
 
 def parse_request(event: Any) -> tuple[str, WebhookRequest]:

@@ -44,7 +44,7 @@ from afterturn.store.port import Job, LeasedJob, StateStore
 CAP = RateLimit(40, timedelta(hours=1))
 """More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
 
-SENT_ON = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
+SENDING_CHANNELS = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
 """Where a text can be sent. A call is over, and a page fetches what it shows."""
 
 LEASE = timedelta(minutes=2)
@@ -167,10 +167,10 @@ class AutoReply:
             at=_behind(messages, self._clock()),
         )
         answers = _answered_by_it(route, messages) or _value_of(job).message
-        sending = dispatch_of(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
+        sending = send_job(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
         await self._writes.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
-            jobs=[sending] if conversation.channel in SENT_ON else (),
+            jobs=[sending] if conversation.channel in SENDING_CHANNELS else (),
         )
         return True
 
@@ -206,7 +206,7 @@ class AutoReply:
         return True
 
 
-def dispatch_of(
+def send_job(
     conversation_id: str,
     message: Message,
     *,

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from afterturn import telemetry
-from afterturn.channels.auto_reply import SENT_ON, dispatch_of
+from afterturn.channels.auto_reply import SENDING_CHANNELS, send_job
 from afterturn.channels.rate_limit import retry_at
 from afterturn.channels.sending import OutboundMessage, Reason, Sender, SendFailed, SendReceipt, TryLater, Undeliverable
 from afterturn.channels.state import (
@@ -49,7 +49,7 @@ Choose = Callable[[OutboundMessage], Sender | None]
 """Who sends a message; nobody where the channel is not set up."""
 
 
-class Sendable(StateStore, JobQueue, Protocol):
+class OutboxStore(StateStore, JobQueue, Protocol):
     """What is asked of the store."""
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None: ...
@@ -58,14 +58,14 @@ class Sendable(StateStore, JobQueue, Protocol):
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
-class Uncertainly(AfterturnError):
+class InterruptedSend(AfterturnError):
     """Somebody began to send this and never said how it went."""
 
 
 class Outbox:
     """Does the jobs of sending. ``choose`` names the sender."""
 
-    def __init__(self, store: Sendable, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
+    def __init__(self, store: OutboxStore, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
         self._store = store
         self._clock = clock
         self._choose = choose
@@ -91,7 +91,7 @@ class Outbox:
         except SendFailed as error:
             state = SendState.UNDELIVERABLE if isinstance(error, Undeliverable) else SendState.UNCERTAIN
             reason = error.reason.value
-        except Uncertainly:
+        except InterruptedSend:
             state, reason = SendState.UNCERTAIN, "answer-lost"
         level = logging.INFO if state is SendState.SENT else logging.WARNING
         telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state.value)
@@ -144,7 +144,7 @@ class Outbox:
         self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, status: PartStatus | None
     ) -> str:
         if status is not None and status.state is PartState.BEGUN:
-            raise Uncertainly(f"part {part.part} of message {part.message_id} may have been sent")
+            raise InterruptedSend(f"part {part.part} of message {part.message_id} may have been sent")
         version = 2 * job.attempts
         await self._store.put(PartStatus(key=key, version=version, state=PartState.BEGUN))
         try:
@@ -237,6 +237,6 @@ def _correspondent(message: OutboundMessage) -> str:
 
 async def reply_jobs(store: StateStore, meta: ConversationMeta, message: Message) -> list[Job]:
     """The job to send a person's reply; none if the conversation did not come in by a channel."""
-    if meta.channel not in SENT_ON or await store.get(Route, meta.id) is None:
+    if meta.channel not in SENDING_CHANNELS or await store.get(Route, meta.id) is None:
         return []
-    return [dispatch_of(meta.id, message, automatic=False)]
+    return [send_job(meta.id, message, automatic=False)]

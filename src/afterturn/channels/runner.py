@@ -28,7 +28,7 @@ class BackgroundTask(Protocol):
 class ChannelRunner:
     """The webhooks, the jobs that follow from them, and the recurring ``tasks`` of the connected providers."""
 
-    doors: WebhookRouter
+    router: WebhookRouter
     jobs: JobRunner
     tasks: Sequence[BackgroundTask] = ()
 

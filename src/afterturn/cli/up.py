@@ -96,9 +96,9 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             mount_webhooks(
                 http,
                 backbone.clock,
-                webhooks.doors,
+                webhooks.router,
                 turns=_turns(backbone),
-                chat=CHAT_PATH in webhooks.doors.endpoints,
+                chat=CHAT_PATH in webhooks.router.endpoints,
                 public=settings.public_url,
             )
 
@@ -114,7 +114,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
                 notes.insert(0, f"Temporal UI: http://127.0.0.1:{settings.local_temporal_ui_port}")
             address = server.address_of(listener)
             notes.append(f"Serving on {address}")
-            if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in webhooks.doors.endpoints)):
+            if channels := ", ".join(sorted(path.removeprefix("/hooks/") for path in webhooks.router.endpoints)):
                 notes.append(f"Channels under {settings.public_url or address}/hooks/: {channels}")
                 notes.append(f"Replies by: {_responder(app, settings)}")
             if settings.turns_secret is not None:

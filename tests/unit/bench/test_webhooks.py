@@ -35,7 +35,7 @@ async def take_all(path: Path, calls: int, app: App | None = None) -> None:
     ):
         for one in planned(calls, CONVERSATIONS, SEED):
             request = as_served(request_of(one, ADDRESS))
-            answer = await webhooks.doors(request.url.removeprefix(ADDRESS), request)
+            answer = await webhooks.router(request.url.removeprefix(ADDRESS), request)
             assert answer.status == 200, answer.body
 
 

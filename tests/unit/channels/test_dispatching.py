@@ -15,7 +15,7 @@ from tests.unit.channels.job_runners import outbox
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.channels.auto_reply import dispatch_of
+from afterturn.channels.auto_reply import send_job
 from afterturn.channels.sending import OutboundMessage, Reason, SendReceipt, TryLater, Uncertain, Undeliverable
 from afterturn.channels.state import MergedThread, Route, SendStatus, ThreadEntry
 from afterturn.channels.types import ThreadMigrated
@@ -76,7 +76,7 @@ class House:
         route = Route(key="c-1", account="ours", recipient="theirs", sender="theirs", references=("m-2", "m-1"))
         await self.backbone.store.put(route)
         message = Message(id=f"r-{number}", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=self.clock())
-        job = dispatch_of("c-1", message, automatic=automatic)
+        job = send_job("c-1", message, automatic=automatic)
         await self.backbone.settle(Turn(conversation=meta, messages=(message,)), jobs=[job])
 
     async def state(self, number: int = 1) -> Any:

@@ -122,11 +122,11 @@ async def test_a_second_sms_and_a_second_whatsapp_provider_take_one_registry_ent
             backbone, backbone.store, settings, backbone.clock, responder=responder, providers=providers
         ) as channels,
     ):
-        assert set(channels.doors.endpoints) == {"/hooks/acme", "/hooks/zap"}
+        assert set(channels.router.endpoints) == {"/hooks/acme", "/hooks/zap"}
         for name, account in (("acme", "+15550002222"), ("zap", "+15550003333")):
             body = {"id": f"{name}-1", "from": CUSTOMER, "to": account, "text": "Hello"}
             request = WebhookRequest("POST", "", {"x-token": f"{name}-token"}, json.dumps(body).encode())
-            assert (await channels.doors(f"/hooks/{name}", request)).status == 200
+            assert (await channels.router(f"/hooks/{name}", request)).status == 200
             await channels.jobs.once()
             await channels.jobs.once()
     assert [(sent.account, sent.recipients, sent.text) for sent in acme.sent] == [

@@ -1,7 +1,7 @@
 """What is known of a mailbox in Outlook, and what has to be done about it. Pure, but for :class:`Mailboxes`' notes.
 
 A subscription ends after some days, may be removed, and does not bring what came while nobody listened. So it is
-renewed long before, made anew, and the mailbox is looked through now and then for mail that nobody told of.
+renewed long before, made anew, and the mailbox is looked through periodically for mail that no notification named.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ OVERLAP = timedelta(minutes=30)
 """Looked at again each time: clocks differ, and a mail may be listed later than it was received."""
 
 GIVE_UP_AFTER = timedelta(days=3)
-"""A mail that was tried for so long, in vain, is looked for no more."""
+"""A mail that could not be fetched for so long is given up."""
 
 
 class MailboxState(StateRecord):
     """What is known of a mailbox. ``key``: its address.
 
-    ``seen``: up to when its mail was polled; ``door``: the endpoint that its subscription calls; ``handled``: the
-    newest request of Graph that was met, by action.
+    ``received_to``: up to when its mail was polled; ``endpoint``: the webhook that its subscription calls;
+    ``handled``: the newest request of Graph that was met, by action.
     """
 
     kind = "outlook-mailbox"
 
-    seen: Time
-    looked: Time | None = None
+    received_to: Time
+    polled_at: Time | None = None
     subscription: str | None = None
     expires: Time | None = None
     endpoint: str = ""
@@ -82,7 +82,7 @@ class MissingMail(StateRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class ToDo:
+class MailboxActions:
     """Whoever has subscribed looks through the mailbox afterwards, so that nothing falls in between."""
 
     subscribe: bool = False
@@ -93,18 +93,18 @@ class ToDo:
         return self.subscribe or self.renew or self.look
 
 
-def to_do(known: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime) -> ToDo:
-    """``wishes``: Graph's newest ones by action, as :meth:`Mailboxes.look_up` gives them; ``door``: as it has to be."""
+def to_do(known: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime) -> MailboxActions:
+    """``requests``: Graph's newest ones by action; ``endpoint``: ours."""
     if known is None:
-        return ToDo(subscribe=True, look=True)
+        return MailboxActions(subscribe=True, look=True)
     open_ = {action for action, request in requests.items() if known.handled.get(action) != request}
     if known.subscription is None or requests.get("recreate", "").partition(" ")[0] != known.subscription:
         open_.discard("recreate")  # of a subscription that has a successor already
     is_over = known.expires is None or known.expires <= now
     subscribe = known.subscription is None or known.endpoint != endpoint or is_over or "recreate" in open_
     ends_soon = known.expires is not None and known.expires - now < RENEW_BELOW
-    is_due = known.looked is None or abs(now - known.looked) >= LOOK_THROUGH_EVERY
-    return ToDo(
+    is_due = known.polled_at is None or abs(now - known.polled_at) >= LOOK_THROUGH_EVERY
+    return MailboxActions(
         subscribe=subscribe,
         renew=not subscribe and (ends_soon or "reauthorize" in open_),
         look=is_due or "resynchronize" in open_,

@@ -18,10 +18,10 @@ from afterturn.channels.outlook.polling import (
     GIVE_UP_AFTER,
     OVERLAP,
     FetchedMail,
+    MailboxActions,
     Mailboxes,
     MailboxState,
     MissingMail,
-    ToDo,
     to_do,
 )
 from afterturn.channels.outlook.webhook import EXPAND, SELECT
@@ -97,17 +97,17 @@ class GraphSubscriptions:
         telemetry.log("subscription_event", level=logging.WARNING, stage=event.source, status=status)
         self.requested.set()
 
-    async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], ToDo]:
+    async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], MailboxActions]:
         known, requests = await self._mailboxes.load(mailbox)
         todo = to_do(known, requests, self._endpoint, self._clock())
         may = self._may(mailbox, "subscription")
         subscribe, renew, look = todo.subscribe and may, todo.renew and may, todo.look and self._may(mailbox, "look")
-        return known, requests, ToDo(subscribe, renew, look)
+        return known, requests, MailboxActions(subscribe, renew, look)
 
     async def _keep(self, mailbox: str) -> None:
         known, requests, todo = await self._look_up(mailbox)
         if known is None:  # what was there before is for an import
-            known = MailboxState(key=mailbox, seen=self._clock())
+            known = MailboxState(key=mailbox, received_to=self._clock())
             await self._mailboxes.save(known)
         handled = dict(known.handled)
         has_subscribed = False
@@ -141,17 +141,17 @@ class GraphSubscriptions:
     async def _looked_through(self, mailbox: str, known: MailboxState) -> MailboxState:
         """Take in what came since it was looked through last. How far that is is saved page by page."""
         begun, missing = self._clock(), None
-        since = min(known.seen, begun) - OVERLAP
+        since = min(known.received_to, begun) - OVERLAP
         while True:
             page = await self._graph.received(mailbox, since)
             failed = await self._all_taken(mailbox, page.mails)
             missing = min(filter(None, (missing, failed)), default=None)
             if not page.mails or not page.more:
-                newest = max([known.seen, *(one.at for one in page.mails)])
-                return _changed(known, seen=missing or max(min(newest, begun), begun - SLACK), looked=begun)
+                newest = max([known.received_to, *(one.at for one in page.mails)])
+                return _changed(known, received_to=missing or max(min(newest, begun), begun - SLACK), polled_at=begun)
             newest = page.mails[-1].at
             if missing is None:
-                known = _changed(known, seen=max(known.seen, newest))
+                known = _changed(known, received_to=max(known.received_to, newest))
                 await self._mailboxes.save(known)
             if newest <= since:  # a page of mail of one second
                 telemetry.log("mailbox_cut", level=logging.ERROR, stage="graph", count=len(page.mails))

@@ -162,7 +162,7 @@ class Office:
 
     async def told(self, *notifications: Mapping[str, Any]) -> WebhookResponse:
         value = [{"clientState": STATE, **one} for one in notifications]
-        return await self.webhooks.doors("/hooks/graph", json_request({"value": value}))
+        return await self.webhooks.router("/hooks/graph", json_request({"value": value}))
 
     async def texts(self) -> list[str]:
         rows = await self.backbone.store.scan(limit=1000)

@@ -30,7 +30,7 @@ async def test_mail_in_a_bucket_that_is_not_named_is_told_of_again(
         open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
     ):
         with pytest.raises(refusal) as refused:
-            await webhooks.doors.receive(told, NOW)
+            await webhooks.router.receive(told, NOW)
     if isinstance(refused.value, TryLater):
         assert refused.value.code == "foreign-bucket"
     else:
