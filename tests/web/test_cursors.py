@@ -47,11 +47,12 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 async def test_a_bad_cursor_is_the_same_refusal_whatever_is_wrong_with_it(rig: Rig) -> None:
     for number in range(4):
         await rig.settle(f"c-{number}", "1", "2", "3")
+    await rig.settle("c-1", "4")
     bad = ["null", "5", "werwer", "with space 435", "aW52YWxpZA==", "", " ", "\x00", "ü", "=", "a" * 1_999]
     bad.append(base64.urlsafe_b64encode(b"[1, 2, 3]").decode())
     bad.append(base64.urlsafe_b64encode(b"12345678" + b'["2026-03-01T12:00:00.000000Z", "c-1", null]').decode())
     async with rig.client("desk") as client:
-        for path in (INBOX, f"{INBOX}/c-1/messages"):
+        for path in (INBOX, f"{INBOX}/c-1/messages", f"{INBOX}/c-1/turns"):
             good = (await client.get(path, params={"limit": 1})).json()["nextCursor"]
             flipped = good[:20] + ("A" if good[20] != "A" else "B") + good[21:]
             for cursor in (*bad, good + "!", good + "=", good[:-1], good[1:], good.swapcase(), flipped, good * 2):
