@@ -1,15 +1,15 @@
 """Readers of files that hold real conversations. They yield records and never write to a store.
 
->>> for found in read(Path("backup.jsonl.gz")):      # doctest: +SKIP
-...     match found:
+>>> for record in read(Path("backup.jsonl.gz")):      # doctest: +SKIP
+...     match record:
 ...         case ImportedConversation(meta, turns): ...
 ...         case BadRecord(location, problem): ...
 
-A second reading of a file gives the same ids, times and keys, so importing it again adds nothing. A bad record is
-named with its location and the others come in; of a conversation with a bad message the other messages come in.
+Reading a file again gives the same ids, times and keys, so importing it again adds nothing. A bad record is reported
+with its location and the others are imported, also the other messages of its conversation.
 Times in the future are bad. Control characters are cleaned as :mod:`afterturn.model` says.
 
-Whoever answered is an ``agent``: these files don't tell a person from a machine.
+Every reply has the role ``agent``: these files do not say whether a person or a machine wrote it.
 """
 
 from __future__ import annotations

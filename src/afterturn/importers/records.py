@@ -52,7 +52,7 @@ class ImportedConversation:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What a file alone can't tell.
+    """What a file does not say.
 
     ``own``: addresses, numbers, ids or names that are ours (e-mail also ``@domain``); what they sent is outbound.
     ``property_id``: the property of what is read, where the file names none. ``clock``: what counts as the future.
@@ -88,7 +88,7 @@ def time_problem(at: datetime, options: ImportOptions, *, oldest: datetime = OLD
 
 
 def from_millis(millis: int, options: ImportOptions) -> datetime | str:
-    """The time of milliseconds since 1970, or why it is none that a message can have."""
+    """The time of milliseconds since 1970, or why a message cannot have it."""
     if not 0 <= millis <= _LARGEST_MILLIS:
         return "lies outside the years 1970 to 9999; is it in another unit than milliseconds?"
     at = EPOCH + timedelta(milliseconds=millis)
@@ -98,7 +98,7 @@ def from_millis(millis: int, options: ImportOptions) -> datetime | str:
 
 
 def from_seconds(seconds: int, options: ImportOptions) -> datetime | str:
-    """The time of seconds since 1970, or why it is none that a message can have."""
+    """The time of seconds since 1970, or why a message cannot have it."""
     if not 0 <= seconds <= _LARGEST_MILLIS // 1000:
         return "lies outside the years 1970 to 9999; is it in another unit than seconds?"
     at = EPOCH + timedelta(seconds=seconds)
