@@ -11,7 +11,7 @@ from afterturn.channels.agent import TIMEOUTS, AgentWebhook
 from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.http_client import open_http
-from afterturn.channels.ingest import ConversationWriter, Ingest, IngestStore
+from afterturn.channels.ingest import Ingest, IngestStore, IngestWriter
 from afterturn.channels.outbox import Outbox, OutboxStore
 from afterturn.channels.provider import Provider, ProviderContext, SenderBinding, choose_sender
 from afterturn.channels.rate_limit import RateLimit
@@ -32,7 +32,7 @@ class ChannelStore(IngestStore, OutboxStore, Protocol):
 
 @asynccontextmanager
 async def open_channels(
-    writes: ConversationWriter,
+    writes: IngestWriter,
     store: ChannelStore,
     settings: Settings,
     clock: Clock,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from afterturn import telemetry
-from afterturn.channels.ingest import ConversationWriter
+from afterturn.channels.ingest import IngestWriter
 from afterturn.channels.rate_limit import RateLimit, retry_at
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sanitize import clean_message_text
@@ -79,7 +79,7 @@ class AutoReply:
 
     def __init__(
         self,
-        writes: ConversationWriter,
+        writes: IngestWriter,
         keeper: StateStore,
         threads: Threads,
         clock: Clock,

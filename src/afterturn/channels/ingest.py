@@ -80,7 +80,7 @@ MAX_NAME_CHARS = 200
 MAX_REFERENCES = 20
 
 
-class ConversationWriter(Protocol):
+class IngestWriter(Protocol):
     """What ingest and automatic replies need of the writer."""
 
     async def save_messages(
@@ -111,7 +111,7 @@ class Ingest:
 
     def __init__(
         self,
-        writer: ConversationWriter,
+        writer: IngestWriter,
         store: IngestStore,
         clock: Clock,
         *,
