@@ -80,7 +80,7 @@ class AutoReply:
     def __init__(
         self,
         writes: IngestWriter,
-        keeper: StateStore,
+        state: StateStore,
         threads: Threads,
         clock: Clock,
         *,
@@ -89,7 +89,7 @@ class AutoReply:
         cap: RateLimit = CAP,
     ) -> None:
         self._writes = writes
-        self._keeper = keeper
+        self._state = state
         self._threads = threads
         self._clock = clock
         self._responder = responder
@@ -132,20 +132,20 @@ class AutoReply:
         conversation = await self._conversation(job)
         if conversation is None:
             return True
-        route = await self._keeper.get(Route, conversation.id)
+        route = await self._state.get(Route, conversation.id)
         value = _value_of(job)
         if value.album:  # from here on a part that comes waits alone
-            await self._keeper.put(Album(key=job.key))
+            await self._state.put(Album(key=job.key))
         messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
         seen = tuple(digest(message.id) for message in messages)
         if conversation.id != job.conversation_id and digest(value.message) not in seen:
             raise RetryLater("not-merged-yet")  # its thread was merged, and the messages are being moved
         if value.album:
-            await self._keeper.put(Album(key=job.key, version=1, parts=seen))
+            await self._state.put(Album(key=job.key, version=1, parts=seen))
         name = f"reply:{digest(job.kind, job.key)}"
         text = None
         if self._responder is not None and route is not None and not await self._is_quiet(job, conversation, route):
-            history = await self._keeper.get(ReplyHistory, conversation.id) or ReplyHistory(key=conversation.id)
+            history = await self._state.get(ReplyHistory, conversation.id) or ReplyHistory(key=conversation.id)
             if history.covers(job, value.message) or any(message.id == name for message in messages):
                 return False
             if retry_at(history.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
@@ -153,7 +153,7 @@ class AutoReply:
                 async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
                     text = _fit(await self._responder(asked), conversation.id)
                 after = history.with_reply(job, seen, self._clock()) if text else history.without_reply(job, seen)
-                await self._keeper.put(after)
+                await self._state.put(after)
             else:
                 await self._leave_to_people(value, conversation)
         if not text:
@@ -176,7 +176,7 @@ class AutoReply:
 
     async def _conversation(self, job: LeasedJob) -> Conversation | None:
         """Where it goes on by now: a group may have moved while the job waited."""
-        return await self._threads.conversation(await merged_into(self._keeper, job.conversation_id))
+        return await self._threads.conversation(await merged_into(self._state, job.conversation_id))
 
     async def _leave_to_people(self, value: AnswerJob, conversation: Conversation) -> None:
         """Two machines that answer each other are stopped here; the reason is shown with the message."""
@@ -184,19 +184,19 @@ class AutoReply:
         telemetry.answers_capped.labels(channel).inc()
         telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
         key = message_key(conversation.id, value.message)
-        details = await self._keeper.get(MessageDetails, key) or MessageDetails(key=key)
-        await self._keeper.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
+        details = await self._state.get(MessageDetails, key) or MessageDetails(key=key)
+        await self._state.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
 
     async def _is_quiet(self, job: LeasedJob, conversation: Conversation, route: Route) -> bool:
         """Whether no automatic reply is wanted: nobody answers, or the customer has opted out."""
         if _is_nobody(job):
             return True
-        opt_out = await self._keeper.opt_out(conversation.channel, route.recipient)
+        opt_out = await self._state.opt_out(conversation.channel, route.recipient)
         return opt_out is not None and opt_out.opted_out
 
     async def _finish_call(self, job: LeasedJob) -> bool:
         """Settle a call without a transcript, unless one came meanwhile."""
-        if await self._keeper.get(SettledCall, job.key) is not None:
+        if await self._state.get(SettledCall, job.key) is not None:
             return False
         conversation = await self._threads.conversation(job.conversation_id)
         if conversation is not None:
