@@ -76,9 +76,6 @@ def names(tree: ast.AST) -> Iterator[str]:
                 yield action
 
 
-UNDER_WAY = pytest.mark.xfail(reason="renames are under way", strict=False)
-
-
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_documents_and_pages_use_the_glossarys_terms(path: Path) -> None:
     assert replaced(path.read_text("utf-8")) == []
@@ -89,7 +86,6 @@ def test_help_texts_use_the_glossarys_terms(page: str) -> None:
     assert replaced(pages()[page]) == []
 
 
-@UNDER_WAY
 def test_no_name_in_the_code_uses_a_replaced_term() -> None:
     wrong = {
         f"{path.relative_to(SOURCE)}: {name}"

@@ -121,7 +121,6 @@ def test_a_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
 
 
-@pytest.mark.xfail(reason="renames are under way", strict=False)
 def test_no_public_class_name_is_defined_twice() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):

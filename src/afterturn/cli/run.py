@@ -93,7 +93,7 @@ async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
 
 @asynccontextmanager
 async def _answers(app: App, backbone: Backbone) -> AsyncIterator[ChannelRunner | None]:
-    """Who answers and sends what channels bring in, also where their doors are elsewhere."""
+    """Replies and sends for the configured channels, also if their webhooks run elsewhere."""
     settings = backbone.settings
     if not settings.has_channels:
         yield None

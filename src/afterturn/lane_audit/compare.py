@@ -61,7 +61,7 @@ def audit(wanted: LaneConfig, runtimes: Sequence[Runtime], feeds: Sequence[Event
     findings: list[LaneFinding] = []
     unread: list[Unread] = []
     for one in sets:
-        own = list(_wires(wanted, one))
+        own = list(_findings(wanted, one))
         if one.runtime.lacks is not None:
             own.insert(0, one.missing(one.runtime.lacks, "it to be there"))
         findings += own
@@ -111,7 +111,7 @@ class _Set:
         return LaneFinding(LaneFault.CROSSED, self.runtime.kind, self.runtime.name, wire, found, wanted)
 
 
-def _wires(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
+def _findings(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
     found = [
         *_exact(one, PROFILE, "aws"),
         *_exact(one, LANE, wanted.names.lane),
