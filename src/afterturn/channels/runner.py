@@ -13,7 +13,7 @@ from afterturn.jobs.runner import JobRunner, longer_pause, wait_for_any
 LOOK_S = 30.0
 """How often it is looked whether subscriptions have to be seen to."""
 SETTLING_S = 2.0
-"""Before the first look: a provider that is asked to call us does so at once, and the webhooks may still be starting."""
+"""Pause before the first look: a provider calls as soon as it is asked to, and the webhooks may still be starting."""
 
 
 class BackgroundTask(Protocol):
