@@ -26,7 +26,7 @@ CHROMIUM_PACKAGES := chromium fonts-dejavu-core
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 \t\2/p' Makefile | expand -t 24
 
-demo: $(VENV)/.runtime ## Install, then send a sample of conversations the whole way
+demo: $(VENV)/.runtime ## Install, then process a sample of conversations
 	@$(BIN)/afterturn demo
 
 test: $(CHROMIUM) lint $(VENV)/.emulator ## Formatting, lint, types, import rules, all tests
@@ -57,23 +57,23 @@ lint: $(VENV)/.dev ## Formatting, lint, types, import rules
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-format: $(VENV)/.dev ## Format the code and mend what ruff can mend
+format: $(VENV)/.dev ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-docs: $(VENV)/.dev ## Renew the reference pages that follow from the code
+docs: $(VENV)/.dev ## Generate the reference pages from the code
 	@$(BIN)/python -m tests.docs.reference
 
-bench: $(VENV)/.dev ## Measure; each figure beside a baseline of the same run
+bench: $(VENV)/.dev ## Run the benchmarks, each next to a baseline of the same run
 	@$(BIN)/python -m bench
 
-crash: $(VENV)/.dev ## A thousand SIGKILLs at random moments, each followed by a check of every promise
+crash: $(VENV)/.dev ## Kill afterturn a thousand times; check every promise after each kill
 	@$(BIN)/python -m tests.crash --kills 1000
 
-fuzz: $(VENV)/.dev ## A million damaged payloads of providers; nothing may be raised but a refusal
+fuzz: $(VENV)/.dev ## Parse a million damaged provider payloads; each is accepted or refused cleanly
 	@$(BIN)/python -m tests.fuzz
 
-pins: ## Renew constraints.txt from what the newest releases resolve to
+pins: ## Renew constraints.txt from the newest releases
 	@rm -rf .pins && $(VENV)/bin/python -m venv .pins && .pins/bin/python -m pip install --quiet --upgrade pip
 	@.pins/bin/python -m pip install --quiet --editable '.[aws,llm]' --group dev hatchling editables
 	@sed '/^[^#]/d' constraints.txt > .pins/constraints.txt
