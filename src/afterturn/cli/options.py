@@ -147,6 +147,8 @@ _TELL_ERRORS_WITH_THEIR_TEXT = ("asyncio", "temporalio")
 
 def _without_content(record: logging.LogRecord) -> bool:
     """Of an error that a library logs, only its kind: the text of a consumer's error can quote a customer."""
+    if record.name == "uvicorn.error" and "CancelledError" in record.getMessage():
+        return False  # a second Ctrl-C cancels the server on purpose
     if record.name.partition(".")[0] in _TELL_ERRORS_WITH_THEIR_TEXT and record.exc_info:
         kind = record.exc_info[0]
         record.msg, record.args = f"action=error stage={record.name} error={kind.__name__ if kind else 'unknown'}", ()
