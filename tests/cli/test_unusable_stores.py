@@ -95,6 +95,7 @@ async def warm_up(path):  # while the interpreter's own folder can be read
         pass
 
 asyncio.run(warm_up(sys.argv.pop(1)))
+import afterturn.cli.settle
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid({_NOBODY}), os.setuid({_NOBODY})
 main()
