@@ -25,7 +25,7 @@ DRIVER = "import aiobotocore.session, aiobotocore.config"
 TEMPORAL = "import temporalio.client"
 BOTH = f"{DRIVER}, temporalio.client"
 PYDANTIC = f"{DRIVER}, pydantic.main, pydantic.types"
-EMIT = f"{DRIVER}, afterturn.bootstrap.settling, afterturn.bootstrap.emit"
+EMIT = f"{DRIVER}, afterturn.bootstrap, afterturn.bootstrap.aws"
 BRIDGE = f"{BOTH}, afterturn.bootstrap.lambda_bridge"
 NAMES = {
     DRIVER: "aiobotocore.session",

@@ -1,4 +1,4 @@
-"""What a user's module declares: an app and its consumers. Declaring opens nothing."""
+"""The app: consumers and a responder, declared in a user's module. Declaring opens nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from afterturn.channels.responder import Responder
-from afterturn.config import Settings, read_settings
+from afterturn.config import Lane, Profile, Settings, read_settings
 from afterturn.errors import ConfigError
 from afterturn.reactions.registry import Handler, Registry
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class App:
-    """The consumers of a deployment: those that ship with afterturn, and your own.
+    """The consumers of a deployment: the shipped ones (topics, grade, maintenance, inbound-package) and your own.
 
-    ``shipped=False`` leaves the shipped ones (topics, grade, maintenance, inbound-package) out.
+    ``shipped=False`` leaves the shipped ones out.
     """
 
     def __init__(self, *, shipped: bool = True) -> None:
@@ -31,17 +32,36 @@ class App:
         self.registry = Registry()
         self.answers: Responder | None = None
 
-    def consumer(self, name: str, **policy: Any) -> Callable[[Handler], Handler]:
-        """Register a reaction: ``@app.consumer("sentiment", quiet="90s", max_wait="5m")``.
+    def consumer(
+        self,
+        name: str,
+        *,
+        quiet: str = "30s",
+        max_wait: str = "5m",
+        attempts: int = 5,
+        timeout: str = "60s",
+        shadow: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Register a consumer: ``@app.consumer("sentiment", quiet="90s", max_wait="5m")``.
 
-        The policy: ``quiet``, ``max_wait``, ``attempts``, ``timeout``, ``shadow``; see ``Registry.add``. Raises
-        ConfigError for a declaration that makes no sense.
+        Args:
+            name: 1 to 48 lower-case letters, digits and hyphens.
+            quiet: the consumer runs when no turn has settled for this long.
+            max_wait: maximum time from the first unhandled turn to the run.
+            attempts: runs before the reaction counts as failed.
+            timeout: maximum time of one run.
+            shadow: run without effects, hidden from the inbox, until the consumer is promoted.
+
+        Raises:
+            ConfigError: the declaration is invalid, or the name is taken.
         """
         if callable(name):
             raise ConfigError('consumer: give it a name, such as @app.consumer("sentiment")')
 
         def register(handler: Handler) -> Handler:
-            self.registry.add(name, handler, **policy)
+            self.registry.add(
+                name, handler, quiet=quiet, max_wait=max_wait, attempts=attempts, timeout=timeout, shadow=shadow
+            )
             return handler
 
         return register
@@ -58,31 +78,58 @@ class App:
         self.answers = handler
         return handler
 
-    def open(self, settings: Settings | None = None, **given: Any) -> AbstractAsyncContextManager[Backbone]:
-        """The app on its store: ``async with app.open(db="afterturn.db") as backbone: …``.
+    def foreign_workflow(
+        self, name: str, *, workflow: str, signal: str, task_queue: str, max_wait: str | None = None
+    ) -> None:
+        """Register a Temporal workflow of another program as a consumer.
 
-        Settings come from the environment where they are not given.
+        The bridge starts it with each event. With ``max_wait`` the ledger holds it to every turn, and it has to stamp
+        through the activity ``afterturn-stamp`` on the queue ``{lane}-reactions``; without, only the signal is
+        promised. Raises ConfigError if the declaration is invalid.
+        """
+        self.registry.add_foreign(name, workflow=workflow, signal=signal, task_queue=task_queue, max_wait=max_wait)
+
+    def open(
+        self,
+        settings: Settings | None = None,
+        *,
+        profile: Profile | Literal["embedded", "local", "aws"] | None = None,
+        db: str | PathLike[str] | None = None,
+        lane: Lane | Literal["prod", "preview", "dev"] | None = None,
+        emitter: str | None = None,
+    ) -> AbstractAsyncContextManager[Backbone]:
+        """Open the app on its store: ``async with app.open(db="afterturn.db") as backbone: …``.
+
+        Settings come from the environment; a keyword overrides its setting. For any other setting pass
+        ``Settings(...)`` in place of keywords.
+
+        Raises:
+            TypeError: both settings and keywords are given.
+            ConfigError: a setting is invalid.
         """
         from afterturn.bootstrap import open_backbone  # noqa: PLC0415 - only the composition root knows the adapters
 
-        return open_backbone(self, settings or read_settings(**given))
+        keywords = {"profile": profile, "db": db, "lane": lane, "emitter": emitter}
+        if settings is not None and any(value is not None for value in keywords.values()):
+            raise TypeError("App.open: pass settings or keywords, not both")
+        return open_backbone(self, settings or read_settings(**keywords))
 
 
 def load_app(reference: str) -> App:
-    """The app that ``my_module:app`` names; the current folder is looked in first. Raises ConfigError."""
+    """Import the app that ``my_module:app`` names, from the current folder first. Raises ConfigError."""
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute or module_name.endswith(".py"):
         raise ConfigError(f"app {reference!r}: write it as module:attribute, such as my_module:app")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         module = importlib.import_module(module_name)
     except ConfigError:
         raise
     except Exception as error:
-        told = f"importing {module_name} failed{_place(error)}: {error!r}{_advice(error, module_name)}"
-        raise ConfigError(f"app {reference!r}: {told}") from error
+        problem = f"importing {module_name} failed{_location(error)}: {error!r}{_advice(error, module_name)}"
+        raise ConfigError(f"app {reference!r}: {problem}") from error
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         raise ConfigError(f"app {reference!r}: {module_name}.{attribute} is not an afterturn.App")
@@ -90,15 +137,18 @@ def load_app(reference: str) -> App:
 
 
 def _advice(error: Exception, module_name: str) -> str:
-    """What to do where the module itself was not found, and not one that it imports."""
+    """What to do if the module itself was not found, rather than one that it imports."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is None or not f"{module_name}.".startswith(f"{missing}."):
         return ""
     return "; run it in the folder where the module is, or name that folder in PYTHONPATH"
 
 
-def _place(error: Exception) -> str:
-    """Where in the user's own files an import went wrong, as far as can be told."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != importlib.__file__]
-    return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+def _location(error: Exception) -> str:
+    """File and line of the user's module at which an import failed, if known."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)[1:]
+        if not frame.filename.startswith("<") and frame.filename != importlib.__file__
+    ]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -59,7 +59,7 @@ class Backbone:
         runner: Runner,
         bridge: Bridge,
         wake: asyncio.Event,
-        reading: ReceiveOptions = IN_PROCESS,
+        receive: ReceiveOptions = IN_PROCESS,
         searcher: Searcher | None = None,
     ) -> None:
         emitter = settings.emitter.value
@@ -77,7 +77,7 @@ class Backbone:
         self._runner = runner
         self._bridge = bridge
         self._wake = wake
-        self._reading = reading
+        self._receive = receive
 
     async def settle(self, turn: Turn, *, jobs: Sequence[Job] = ()) -> SettleResult:
         """Save a turn and mark it settled; see ``settle.Settler.settle``."""
@@ -142,7 +142,7 @@ class Backbone:
         poll = self.settings.poll.total_seconds()
         async with asyncio.TaskGroup() as group:
             if bridging:
-                group.create_task(self._bridge.run(stop, self._wake, self._reading, poll=poll))
+                group.create_task(self._bridge.run(stop, self._wake, self._receive, poll=poll))
             group.create_task(self._runner.run(stop, poll=poll, eager=eager))
             if sweeping:
                 group.create_task(self._sweep(stop))

@@ -169,6 +169,11 @@ class AppSettings(BaseSettings):
             raise ConfigError(_problem(error)) from None
 
     @property
+    def effects_limit(self) -> timedelta | None:
+        """The age of a turn from which reactions send nothing out; None for no limit."""
+        return None if self.effects_for_history else self.effects_max_age
+
+    @property
     def has_channels(self) -> bool:
         """Whether at least one channel is configured."""
         return any(getattr(self, provider.opened_by) for provider in PROVIDERS)
@@ -183,6 +188,8 @@ else:
 
     class Settings(*reversed([provider.settings for provider in PROVIDERS]), AppSettings):
         """All settings. Secrets are masked when settings are printed."""
+
+        model_config = SettingsConfigDict(extra="forbid")
 
 
 def read_settings(**overrides: Any) -> Settings:

@@ -212,7 +212,7 @@ async def open_lane(
             runner=runner,
             bridge=Bridge(stream, engine, registry.names, visibility=VISIBILITY),
             wake=asyncio.Event(),
-            reading=ReceiveOptions(batch=10, long_polls=2),
+            receive=ReceiveOptions(batch=10, long_polls=2),
         )
         lane.connection = connection
         await lane.register()

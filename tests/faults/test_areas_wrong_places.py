@@ -20,10 +20,10 @@ from afterturn.aws.account import Account, open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.table import INDEXES, RECENCY, table_definition
-from afterturn.bootstrap.bridging import open_bridge
+from afterturn.bootstrap import open_settler
+from afterturn.bootstrap.bridge import open_bridge
 from afterturn.bootstrap.lambda_bridge import BridgeFunction
 from afterturn.bootstrap.lambda_webhooks import WebhooksFunction as FunnelFunction
-from afterturn.bootstrap.settling import open_settler
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable
 from afterturn.local.ports import HOST

@@ -52,9 +52,8 @@ def loaded_by(statement: str) -> set[str]:
     [
         "afterturn",
         "afterturn.bootstrap",
-        "afterturn.bootstrap.bridging",
+        "afterturn.bootstrap.bridge",
         "afterturn.bootstrap.lambda_webhooks",
-        "afterturn.bootstrap.settling",
         "afterturn.settle",
         "afterturn.bridge.bridge",
         "afterturn.inbox",

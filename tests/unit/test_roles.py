@@ -15,7 +15,7 @@ from afterturn import App, ReactionContext, Settings, Stamp, TurnWindow
 from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.bootstrap.settling import open_settler
+from afterturn.bootstrap import open_settler
 from afterturn.clock import system_clock
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 
@@ -47,7 +47,7 @@ ALONE = """
 import asyncio, sys
 from tests.unit.test_roles import turn
 from afterturn import Settings
-from afterturn.bootstrap.settling import open_settler
+from afterturn.bootstrap import open_settler
 
 async def settle():
     async with open_settler(Settings()) as settler:
@@ -61,7 +61,7 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "temporalio"))
 BRIDGE = """
 import asyncio, sys
 from afterturn import App, Settings
-from afterturn.bootstrap.bridging import open_bridge
+from afterturn.bootstrap.bridge import open_bridge
 
 async def look():
     async with open_bridge(App(), Settings()) as lone:

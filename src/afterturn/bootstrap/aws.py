@@ -1,36 +1,48 @@
-"""The production path: DynamoDB, SQS FIFO and Temporal."""
+"""The production path: DynamoDB, SQS FIFO and Temporal. The emit path alone loads no reaction engine."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from afterturn.aws.session import Access, open_session
-from afterturn.backbone import Backbone
-from afterturn.bootstrap.access import access_of
-from afterturn.bootstrap.naming import names_of
-from afterturn.bootstrap.policy import policy_of
-from afterturn.bootstrap.signalling import SQS_BATCH, address_of, visibility_of
-from afterturn.bridge.bridge import Bridge, ReceiveOptions
+from afterturn.bootstrap import access_of, names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
-from afterturn.errors import MissingExtra
 from afterturn.reactions.registry import Registry
-from afterturn.store.dynamodb import open_store
-from afterturn.stream.sqs import find_queues, open_stream
+from afterturn.store.dynamodb import DynamoStore, open_store
+from afterturn.stream.sqs import SqsPublisher, find_queues, open_publisher, open_stream
 
-try:
-    from afterturn.reactions.temporal.client import Address, Connection
-    from afterturn.reactions.temporal.engine import TemporalEngine
-    from afterturn.reactions.temporal.runner import TemporalRunner
-except ImportError as error:
-    raise MissingExtra("Temporal needs the temporal extra: pip install 'afterturn[temporal]'") from error
+if TYPE_CHECKING:
+    from afterturn.backbone import Backbone
+    from afterturn.reactions.temporal.client import Address
+
+
+@asynccontextmanager
+async def open_writer(
+    settings: Settings, clock: Clock, access: Access
+) -> AsyncIterator[tuple[DynamoStore, SqsPublisher]]:
+    """Store and publisher of a lane, for a process that only settles.
+
+    Raises StoreError and StreamUnavailable if the table or a queue is missing or cannot be reached.
+    """
+    names = names_of(settings)
+    session = open_session(access)
+    queues = await find_queues(access, names, session=session)
+    async with (
+        open_store(names.table, access) as store,
+        open_publisher(access, queues, clock, session=session) as publisher,
+    ):
+        yield store, publisher
 
 
 @asynccontextmanager
 async def open_aws(settings: Settings, registry: Registry, clock: Clock) -> AsyncIterator[Backbone]:
-    """The profile in an AWS account: table and queues of the lane, credentials as with every AWS tool."""
+    """The profile in an AWS account: the lane's table and queues, credentials as for every AWS tool."""
+    from afterturn.bootstrap.bridge import address_of  # noqa: PLC0415 - loads the consumers
+
     async with open_production(settings, registry, clock, access_of(settings), address_of(settings)) as backbone:
         yield backbone
 
@@ -39,11 +51,19 @@ async def open_aws(settings: Settings, registry: Registry, clock: Clock) -> Asyn
 async def open_production(
     settings: Settings, registry: Registry, clock: Clock, access: Access, address: Address
 ) -> AsyncIterator[Backbone]:
-    """Table, queues and engine of a lane, wherever they are.
+    """A lane's table, queues and engine, in AWS or on an emulator.
 
-    Temporal is connected to when it is first needed: settling and looking do not wait for it. Raises StoreError and
-    StreamUnavailable for what is missing or cannot be reached.
+    Connects to Temporal on first use: settling and reading do not wait for it. Raises MissingExtra, and StoreError and
+    StreamUnavailable if the table or a queue is missing or cannot be reached.
     """
+    from afterturn.backbone import Backbone  # noqa: PLC0415 - a process that only settles has no engine
+    from afterturn.bootstrap.bridge import sqs_options, sqs_visibility  # noqa: PLC0415 - see above
+    from afterturn.bridge.bridge import Bridge  # noqa: PLC0415 - see above
+    from afterturn.reactions.run import EffectsPolicy  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.client import Connection  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.engine import TemporalEngine  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.runner import TemporalRunner  # noqa: PLC0415 - see above
+
     names = names_of(settings)
     queues = await find_queues(access, names)
     async with (
@@ -58,7 +78,7 @@ async def open_production(
             store,
             clock,
             lane=settings.lane.value,
-            policy=policy_of(settings),
+            policy=EffectsPolicy(settings.effects_limit),
             engine=engine,
             slots=settings.slots,
             lease=settings.lease,
@@ -71,7 +91,7 @@ async def open_production(
             stream=stream,
             engine=engine,
             runner=runner,
-            bridge=Bridge(stream, engine, registry.signalled, visibility=visibility_of(settings)),
+            bridge=Bridge(stream, engine, registry.signalled, visibility=sqs_visibility(settings)),
             wake=asyncio.Event(),
-            reading=ReceiveOptions(batch=SQS_BATCH, long_polls=settings.bridge_polls),
+            receive=sqs_options(settings),
         )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from afterturn.bootstrap.access import access_of
+from afterturn.bootstrap import access_of
 from afterturn.channels.agent import TIMEOUTS, AgentWebhook
 from afterturn.channels.auto_reply import AutoReply
 from afterturn.channels.email.addresses import normalise_address

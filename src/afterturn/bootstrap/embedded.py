@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from afterturn.backbone import Backbone
-from afterturn.bootstrap.policy import policy_of
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
 from afterturn.reactions.embedded import EmbeddedEngine, EmbeddedWorker
 from afterturn.reactions.registry import Registry
+from afterturn.reactions.run import EffectsPolicy
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
 from afterturn.stream import sqlite as sqlite_stream
@@ -27,7 +27,7 @@ from afterturn.stream.sqlite import SqliteStream
 async def open_embedded(
     settings: Settings, registry: Registry, clock: Clock, chance: random.Random
 ) -> AsyncIterator[Backbone]:
-    """Raises StoreError for a file that cannot be used, and ConfigError for a foreign workflow: Temporal has those."""
+    """Raises StoreError if the file cannot be used, and ConfigError for a foreign workflow, which needs Temporal."""
     _refuse_foreign(registry)
     wake = asyncio.Event()
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
@@ -40,7 +40,7 @@ async def open_embedded(
             clock,
             chance,
             name=f"{os.getpid()}-{uuid.uuid4().hex[:12]}",
-            policy=policy_of(settings),
+            policy=EffectsPolicy(settings.effects_limit),
             slots=settings.slots,
             lease=settings.lease,
         )
@@ -60,15 +60,15 @@ async def open_embedded(
 
 
 @contextmanager
-def open_writer(settings: Settings, clock: Clock) -> Iterator[tuple[SqliteStore, SqliteStream]]:
-    """Store and stream of a process that only settles. Raises StoreError for a file that cannot be used."""
+def open_file_writer(settings: Settings, clock: Clock) -> Iterator[tuple[SqliteStore, SqliteStream]]:
+    """Store and stream of a process that only settles. Raises StoreError if the file cannot be used."""
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         yield SqliteStore(database, outbox=sqlite_stream.outbox), SqliteStream(database, clock)
 
 
 @contextmanager
 def open_file_bridge(settings: Settings, registry: Registry, clock: Clock) -> Iterator[Bridge]:
-    """The bridge of a file whose reactions run in other processes, which look every ``poll``."""
+    """The bridge of a file whose reactions run in other processes, which check for work every ``poll``."""
     _refuse_foreign(registry)
     with Database.open(settings.db, busy_timeout=settings.busy_timeout.total_seconds()) as database:
         stream = SqliteStream(database, clock, consumers=registry.names)

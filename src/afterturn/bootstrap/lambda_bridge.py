@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from afterturn.bootstrap.access import access_of
-from afterturn.bootstrap.bridging import signalled_by
+from afterturn.bootstrap import access_of
+from afterturn.bootstrap.bridge import LaneBridge, address_of, open_lane_bridge, signalled_registry
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
-from afterturn.bootstrap.signalling import LaneBridge, address_of, open_lane_bridge
 from afterturn.bridge.aws_lambda import Answer, Handler, Invocations
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
@@ -61,7 +60,7 @@ async def probe() -> dict[str, Any]:
 async def _open() -> AsyncIterator[tuple[Registry, LaneBridge]]:
     """The bridge of the settings' lane, and whom it signals."""
     settings = function_settings()
-    registry = signalled_by(app_named())
+    registry = signalled_registry(app_named())
     access, address = access_of(settings), address_of(settings)
     async with open_lane_bridge(settings, registry, system_clock, access, address) as opened:
         yield registry, opened

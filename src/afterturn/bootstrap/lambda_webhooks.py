@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from afterturn.aws.names import Names
+from afterturn.bootstrap import open_writer
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
-from afterturn.bootstrap.settling import open_ends
 from afterturn.channels.responses import WebhookResponse, error_response, response_to_error
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
@@ -108,7 +108,7 @@ async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
         raise ConfigError(
             "no webhook is configured: set AFTERTURN_TURNS_SECRET for turns of other runtimes, or a channel's secret"
         )
-    async with open_ends(settings, system_clock) as (store, stream):
+    async with open_writer(settings, system_clock) as (store, stream):
         settler = Settler(store, stream, system_clock, settings.emitter.value)
         secret = settings.turns_secret
         turns = None if secret is None else TurnEndpoint(settler.settle, secret, system_clock)

@@ -11,7 +11,7 @@ from afterturn.aws import stack
 from afterturn.aws.account import open_account
 from afterturn.aws.session import Access
 from afterturn.backbone import Backbone
-from afterturn.bootstrap.naming import names_of
+from afterturn.bootstrap import names_of
 from afterturn.clock import Clock
 from afterturn.config import Settings
 from afterturn.local.servers import MADE, make_once, open_servers
