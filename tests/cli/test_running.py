@@ -131,10 +131,9 @@ def test_code_that_does_not_listen_cannot_hold_the_second_ctrl_c_up(db: Path, ow
     with start("--app", app, "up") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
-        interrupt(process)
-        process.read_until(b"Stopping")
-        interrupt(process)
-        process.communicate()
+        while process.poll() is None:  # it cannot report the first one, and two that come at once count as one
+            interrupt(process)
+            time.sleep(0.3)
     assert process.returncode == 130
 
 

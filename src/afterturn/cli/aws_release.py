@@ -124,6 +124,7 @@ def deploy(
             "--runtime and --architecture go with --out; for a deployment, `afterturn aws provision --set "
             "Runtime=…` sets those of the function"
         )
+    patience = Patience(seconds("--timeout", timeout), every=2)
     release.passed_variables(env or (), os.environ)
     contents = Contents(app or ctx.obj.app, include or (), requirements or (), aws_service or ())
     for path in contents.requirements:
@@ -173,7 +174,6 @@ def deploy(
             )
             version = current.serving
             if not dry_run:
-                patience = Patience(seconds("--timeout", timeout), every=2)
                 version = await release.deploy(
                     account, function, lane.names, planned, bucket=bucket, patience=patience, report=note
                 )

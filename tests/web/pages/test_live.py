@@ -71,7 +71,7 @@ def test_what_somebody_is_changing_is_left_alone_until_they_leave_it(seen: Visit
     expect(facts).to_contain_text("ada")
     page.get_by_role("button", name="Unassign").click()
     expect(facts).to_contain_text("nobody")
-    expect(page.get_by_role("status").filter(has_text="Changed.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Saved.")).to_be_visible()
 
 
 def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) -> None:

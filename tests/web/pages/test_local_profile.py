@@ -102,7 +102,7 @@ def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> 
 
         page.get_by_label("Property, blank for none").fill("elm")
         page.get_by_role("button", name="Move").click()
-        expect(page.get_by_text("Changed.")).to_be_visible()
+        expect(page.get_by_text("Saved.")).to_be_visible()
         seen.go("/?property=elm")
         assert seen.ids() == ["c-07"]
 
