@@ -13,9 +13,10 @@ IS_FIT := import sys, venv, ensurepip, sqlite3; sys.version_info < (3, 11) and s
 
 # Without servers, browsers and long runs.
 FAST := tests/unit tests/contract/test_*_sqlite.py tests/contract/test_reactions_embedded.py tests/replay \
-  $(filter-out %/test_serving.py %/test_schema.py %/test_hooks.py %/test_cursors.py %/test_texts.py,$(wildcard tests/web/test_*.py)) \
+  $(filter-out %/test_serving.py %/test_schema.py %/test_hooks.py %/test_cursors.py %/test_texts.py %/test_inbox_requests.py,$(wildcard tests/web/test_*.py)) \
   tests/cli/test_help.py tests/cli/test_settle.py tests/cli/test_repair.py \
-  --ignore tests/unit/aws --ignore tests/unit/temporal --ignore tests/unit/bench
+  --ignore tests/unit/aws --ignore tests/unit/temporal --ignore tests/unit/bench \
+  --ignore tests/unit/test_roles.py
 
 CHROMIUM := $(or $(AFTERTURN_TEST_CHROMIUM),/usr/bin/chromium)
 CHROMIUM_PACKAGES := chromium fonts-dejavu-core
