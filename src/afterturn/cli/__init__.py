@@ -38,4 +38,9 @@ def main() -> None:
         else:
             print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
             code = code or Exit.FAILED
+    try:
+        sys.stderr.flush()
+    except OSError:  # nobody reads it any more; the interpreter would end with 120 for what is left in the buffer
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(code if isinstance(code, int) else Exit.FAILED)
