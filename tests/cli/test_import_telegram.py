@@ -49,7 +49,7 @@ async def take(db: Path, *updates: dict[str, Any]) -> None:
         for one in updates:
             request = WebhookRequest("POST", "https://example.com/hook", {}, json.dumps(one).encode())
             for arrival in telegram.parse(request, now=datetime(2026, 3, 2, tzinfo=UTC), bot="9"):
-                await intake.take(arrival)
+                await intake.handle(arrival)
 
 
 def stored(db: Path) -> tuple[list[Any], list[Any]]:

@@ -202,20 +202,20 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
 
     async def from_s3(asked: FetchRequest) -> ChannelEvent:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return ses_webhook.parse_fetched(asked, raw, now=desk.clock(), own=own)
+        return ses_webhook.parse_fetched(asked, raw, now=desk.clock(), own_addresses=own)
 
     async def from_graph(asked: FetchRequest) -> ChannelEvent:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return outlook_webhook.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own=own)
+        return outlook_webhook.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own_addresses=own)
 
     async def keep(upkeep: SubscriptionEvent) -> None:
         desk.upkept.append(upkeep)
 
     backbone = desk.backbone
     return WebhookRouter(
-        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, answering=answering),
+        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, auto_reply=answering),
         desk.clock,
         endpoints_of(SECRETS),
         fetchers={"s3": from_s3, "graph": from_graph},

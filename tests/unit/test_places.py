@@ -23,7 +23,7 @@ async def test_an_agent_that_fails_is_logged_with_its_place_and_without_content(
         return str(json.loads(one.messages[-1].text))
 
     house.responder = reply
-    await house.intake.take(sms(1, "Xyzzy, the boiler"))
+    await house.intake.handle(sms(1, "Xyzzy, the boiler"))
     await house.answering.once()
     assert "error=JSONDecodeError" in caplog.text
     assert f"place={HERE}:{reply.__code__.co_firstlineno + 1}" in caplog.text

@@ -32,7 +32,7 @@ class ChannelStore(IngestStore, OutboxStore, Protocol):
 
 @asynccontextmanager
 async def open_channels(
-    writes: IngestWriter,
+    writer: IngestWriter,
     store: ChannelStore,
     settings: Settings,
     clock: Clock,
@@ -55,9 +55,9 @@ async def open_channels(
         subscriptions: dict[str, HandleSubscription] = {}
         senders: list[SenderBinding] = []
         tasks: list[BackgroundTask] = []
-        ingest = Ingest(writes, store, clock, directory=directory, answering=responder is not None)
+        ingest = Ingest(writer, store, clock, directory=directory, auto_reply=responder is not None)
         cap = RateLimit(settings.answers_cap, settings.answers_window)
-        auto_reply = AutoReply(writes, store, store, clock, responder=responder, cap=cap)
+        auto_reply = AutoReply(writer, store, store, clock, responder=responder, cap=cap)
         outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
         jobs = JobRunner(store, clock, [*auto_reply.handlers, outbox.handler])
         router = WebhookRouter(

@@ -1,7 +1,7 @@
-"""Answers: a responder is asked about each message that waits, its answer is settled, and then it is sent.
+"""Automatic replies: the responder is called for each message that waits, then its reply is settled and sent.
 
-Answer and the job to send it are one transaction. An answer has the id of what it answers, so one that was asked for
-twice, because somebody died in between, is kept once.
+A reply and the job to send it are stored in one transaction. The reply's id is derived from its job, so a reply that
+is requested twice, because a process died in between, is stored once.
 """
 
 from __future__ import annotations
@@ -42,55 +42,56 @@ from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
 from afterturn.store.port import Job, LeasedJob, StateStore
 
 CAP = RateLimit(40, timedelta(hours=1))
-"""More automatic answers than a person asks for in a conversation, and fewer than two machines give each other."""
+"""More replies than a person needs, and fewer than two machines exchange."""
 
 SENDING_CHANNELS = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
-"""Where a text can be sent. A call is over, and a page fetches what it shows."""
+"""Channels that replies are sent on. A call is over, and a web page fetches its messages."""
 
 LEASE = timedelta(minutes=2)
-"""After that time somebody else is asked."""
+"""After that another process may run the job."""
 
 GIVE_UP_AFTER = timedelta(days=3)
-"""Later an answer helps nobody; it is left to people."""
+"""After that the message is left to people."""
 
 CONCURRENCY = 16
 """Conversations that are answered at the same time."""
 
-_PATIENCE = 0.75
-"""The part of the lease that an answer may take; who has not answered then has failed."""
+_TIMEOUT_SHARE = 0.75
+"""The part of the lease after which a responder times out."""
 
-_AHEAD = timedelta(hours=FUTURE_TOLERANCE_HOURS)
-_LAST_WORDS = 50
+_MAX_AHEAD = timedelta(hours=FUTURE_TOLERANCE_HOURS)
+_HISTORY_MESSAGES = 50
 _DELAYS = (5, 30, 120, 600, 3600)
 """Seconds before the next attempt."""
 
 
-class Threads(Protocol):
+class ConversationReader(Protocol):
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
 
 class AutoReply:
-    """Does the jobs of answering and of calls that have ended. Without a responder messages are settled only, and
-    their answers left to a process that has one.
+    """Handles reply jobs, and jobs that settle ended calls.
 
-    ``cap``: how many automatic answers a conversation gets; what goes beyond is left to people.
+    Without a responder, reply jobs are left to a process that has one, and their messages are settled.
+
+    ``cap``: maximum automatic replies per conversation; further messages are left to people.
     """
 
     def __init__(
         self,
-        writes: IngestWriter,
+        writer: IngestWriter,
         state: StateStore,
-        threads: Threads,
+        conversations: ConversationReader,
         clock: Clock,
         *,
         responder: Responder | None = None,
         lease: timedelta = LEASE,
         cap: RateLimit = CAP,
     ) -> None:
-        self._writes = writes
+        self._writer = writer
         self._state = state
-        self._threads = threads
+        self._conversations = conversations
         self._clock = clock
         self._responder = responder
         self._lease = lease
@@ -98,14 +99,14 @@ class AutoReply:
 
     @property
     def handlers(self) -> tuple[JobHandler, ...]:
-        """How answer jobs and ended calls are done. What came in meanwhile is answered in one reply."""
+        """Handlers of both kinds of jobs. Messages that arrive meanwhile are answered in one reply."""
         return (
             JobHandler(
                 kind=ANSWER,
                 run=self._answer,
                 lease=self._lease,
                 retry=RetryPolicy(_DELAYS, GIVE_UP_AFTER),
-                failed=self._settle_anyway,
+                failed=self._settle_without_reply,
                 concurrency=CONCURRENCY,
                 leads_to=(DISPATCH,),
                 is_shared=lambda job: self._responder is not None and not _is_nobody(job),
@@ -119,14 +120,14 @@ class AutoReply:
             ),
         )
 
-    async def _settle_anyway(self, job: LeasedJob, reason: str, delay: timedelta | None) -> None:
-        """A customer's message does not wait for its reply: reactions see it, and report an emergency."""
+    async def _settle_without_reply(self, job: LeasedJob, reason: str, delay: timedelta | None) -> None:
+        """Settle a message whose reply failed: reactions run without it, and can report an emergency."""
         conversation = await self._conversation(job)
         if conversation is not None:
-            await self._writes.settle(_without_answer(conversation, job))
+            await self._writer.settle(_turn_without_reply(conversation, job))
 
     async def _answer(self, job: LeasedJob) -> bool:
-        """False if it had been done before."""
+        """False if the message was answered before."""
         if self._responder is None and not _is_nobody(job):
             raise RetryLater("nobody-here")  # another process on the same store has a responder
         conversation = await self._conversation(job)
@@ -134,9 +135,9 @@ class AutoReply:
             return True
         route = await self._state.get(Route, conversation.id)
         value = _value_of(job)
-        if value.album:  # from here on a part that comes waits alone
+        if value.album:  # parts that arrive from now on get jobs of their own
             await self._state.put(Album(key=job.key))
-        messages = await self._threads.messages(conversation.id, limit=_LAST_WORDS)
+        messages = await self._conversations.messages(conversation.id, limit=_HISTORY_MESSAGES)
         seen = tuple(digest(message.id) for message in messages)
         if conversation.id != job.conversation_id and digest(value.message) not in seen:
             raise RetryLater("not-merged-yet")  # its thread was merged, and the messages are being moved
@@ -149,37 +150,37 @@ class AutoReply:
             if history.covers(job, value.message) or any(message.id == name for message in messages):
                 return False
             if retry_at(history.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
-                asked = ReplyRequest(conversation, messages, route.account, route.recipient)
-                async with asyncio.timeout(self._lease.total_seconds() * _PATIENCE):
-                    text = _fit(await self._responder(asked), conversation.id)
+                request = ReplyRequest(conversation, messages, route.account, route.recipient)
+                async with asyncio.timeout(self._lease.total_seconds() * _TIMEOUT_SHARE):
+                    text = _clean_reply(await self._responder(request), conversation.id)
                 after = history.with_reply(job, seen, self._clock()) if text else history.without_reply(job, seen)
                 await self._state.put(after)
             else:
                 await self._leave_to_people(value, conversation)
         if not text:
-            await self._writes.settle(_without_answer(conversation, job))
+            await self._writer.settle(_turn_without_reply(conversation, job))
             return True
         reply = Message(
             id=name,
             direction=Direction.OUTBOUND,
             role=Role.AGENT,
             text=text,
-            at=_behind(messages, self._clock()),
+            at=_reply_time(messages, self._clock()),
         )
-        answers = _answered_by_it(route, messages) or _value_of(job).message
+        answers = _message_answered(route, messages) or _value_of(job).message
         sending = send_job(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
-        await self._writes.settle(
+        await self._writer.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
             jobs=[sending] if conversation.channel in SENDING_CHANNELS else (),
         )
         return True
 
     async def _conversation(self, job: LeasedJob) -> Conversation | None:
-        """Where it goes on by now: a group may have moved while the job waited."""
-        return await self._threads.conversation(await merged_into(self._state, job.conversation_id))
+        """The job's conversation; its thread may have been merged while the job waited."""
+        return await self._conversations.conversation(await merged_into(self._state, job.conversation_id))
 
     async def _leave_to_people(self, value: AnswerJob, conversation: Conversation) -> None:
-        """Two machines that answer each other are stopped here; the reason is shown with the message."""
+        """Stop two machines that answer each other. The reason is shown with the message."""
         channel = conversation.channel.value
         telemetry.answers_capped.labels(channel).inc()
         telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
@@ -188,7 +189,7 @@ class AutoReply:
         await self._state.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
 
     async def _is_quiet(self, job: LeasedJob, conversation: Conversation, route: Route) -> bool:
-        """Whether no automatic reply is wanted: nobody answers, or the customer has opted out."""
+        """Whether to send no automatic reply: it is suppressed, or the customer has opted out."""
         if _is_nobody(job):
             return True
         opt_out = await self._state.opt_out(conversation.channel, route.recipient)
@@ -198,11 +199,11 @@ class AutoReply:
         """Settle a call without a transcript, unless one came meanwhile."""
         if await self._state.get(SettledCall, job.key) is not None:
             return False
-        conversation = await self._threads.conversation(job.conversation_id)
+        conversation = await self._conversations.conversation(job.conversation_id)
         if conversation is not None:
             key = legal_id("call:", job.key)
             turn = Turn(conversation=_meta(conversation), flush_mode=FlushMode.IMMEDIATE, key=key)
-            await self._writes.settle(turn)
+            await self._writer.settle(turn)
         return True
 
 
@@ -214,8 +215,9 @@ def send_job(
     due_at: datetime | None = None,
     answers: str | None = None,
 ) -> Job:
-    """The job to send an outbound message. ``due_at``: where that is not the message's time, which may be ahead;
-    ``answers``: the message that it answers, where that is known.
+    """The job to send an outbound message.
+
+    ``due_at``: default: the message's time; ``answers``: the id of the message that it answers, if known.
     """
     value = SendJob(message=message.id, automatic=automatic, answers=answers)
     return Job(
@@ -227,20 +229,21 @@ def send_job(
     )
 
 
-def _answered_by_it(route: Route | None, messages: Sequence[Message]) -> str | None:
-    """The newest message that wants an answer, if the reply is based on it."""
+def _message_answered(route: Route | None, messages: Sequence[Message]) -> str | None:
+    """The id of the newest message to be answered, if the reply is based on it."""
     newest = None if route is None else route.message_id
     return next((message.id for message in reversed(messages) if message.id == newest), None)
 
 
-def _behind(messages: Sequence[Message], now: datetime) -> datetime:
-    """When an answer was given, so that it stands behind these: a provider's clock may run ahead of ours. Beyond what a
-    store takes ours was wrong, once.
+def _reply_time(messages: Sequence[Message], now: datetime) -> datetime:
+    """The reply's time: after these messages, because a provider's clock may be ahead of ours.
+
+    Times beyond the store's tolerance are ignored.
     """
-    return max([now, *(one.at for one in messages if one.at - now <= _AHEAD)])
+    return max([now, *(message.at for message in messages if message.at - now <= _MAX_AHEAD)])
 
 
-def _without_answer(conversation: Conversation, job: LeasedJob) -> Turn:
+def _turn_without_reply(conversation: Conversation, job: LeasedJob) -> Turn:
     return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(job.kind, job.key)))
 
 
@@ -252,14 +255,14 @@ def _is_nobody(job: LeasedJob) -> bool:
     return _value_of(job).nobody
 
 
-def _fit(text: object, conversation_id: str) -> str:
-    """An answer as a record can hold it, ``""`` for none: one that can never be stored would be asked for again."""
+def _clean_reply(text: object, conversation_id: str) -> str:
+    """The reply as a record can hold it; ``""`` for none. A reply that cannot be stored would be requested again."""
     if text is not None and not isinstance(text, str):
         raise TypeError("a responder returns a text, or None")
     facts: dict[str, str] = {}
     fitting = clean_message_text(text, facts)
     if facts:
-        telemetry.log("answer_cut", level=logging.WARNING, conversation_id=conversation_id)
+        telemetry.log("reply_truncated", level=logging.WARNING, conversation_id=conversation_id)
     return fitting if fitting.strip() else ""
 
 

@@ -1,4 +1,4 @@
-"""What became of sending a message, in words for people."""
+"""Delivery status of outbound messages, in words for people."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _AT_A_TIME = 500
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A message's way out. ``deliveries``: what the provider reported of its parts since."""
+    """A message's send status. ``deliveries``: what the provider reported of its parts."""
 
     status: SendStatus
     deliveries: tuple[DeliveryStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
-    """What became of sending a message. ``bad``: a person has to act on it."""
+class DeliverySummary:
+    """A message's delivery status as text. ``bad``: a person has to act on it."""
 
     text: str
     bad: bool
 
 
 async def sending_of(store: StateStore, conversation_id: str, ids: Sequence[str]) -> Mapping[str, Sending]:
-    """What is known of sending the conversation's messages, by the message's id."""
+    """The status of the conversation's messages that were to be sent, by message id."""
     messages = {message_key(conversation_id, message_id): message_id for message_id in ids}
     statuses: dict[str, SendStatus] = {}
     for part in _parts(list(messages)):
@@ -54,18 +54,18 @@ async def sending_of(store: StateStore, conversation_id: str, ids: Sequence[str]
     }
 
 
-def delivered(sending: Sending | None) -> Delivered | None:
-    """The state in words; None if nobody was to send the message."""
+def delivery_summary(sending: Sending | None) -> DeliverySummary | None:
+    """The status as text; None if the message was not to be sent."""
     if sending is None:
         return None
     status = sending.status
     words = _WORDS[status.state]
     if status.state is SendState.SENT and sending.deliveries:
-        worst = next((one for one in sending.deliveries if one.state in _LOST), sending.deliveries[-1])
+        worst = next((delivery for delivery in sending.deliveries if delivery.state in _LOST), sending.deliveries[-1])
         words = f"sent, {worst.state.replace('_', ' ')}"
-        return Delivered(f"{words}: {worst.error}" if worst.error else words, worst.state in _LOST)
+        return DeliverySummary(f"{words}: {worst.error}" if worst.error else words, worst.state in _LOST)
     bad = send_problem(status.state, status.reason) is not None
-    return Delivered(f"{words}: {status.reason}" if status.reason else words, bad)
+    return DeliverySummary(f"{words}: {status.reason}" if status.reason else words, bad)
 
 
 def problem_text(problem: SendProblem) -> str:

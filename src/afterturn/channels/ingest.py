@@ -107,7 +107,7 @@ class IngestResult:
 
 
 class Ingest:
-    """Stores channel events. ``answering``: messages are answered automatically, and so settled by the reply."""
+    """Stores channel events. ``auto_reply``: messages are answered automatically, and settled with the reply."""
 
     def __init__(
         self,
@@ -116,15 +116,15 @@ class Ingest:
         clock: Clock,
         *,
         directory: Directory | None = None,
-        answering: bool = False,
+        auto_reply: bool = False,
     ) -> None:
         self._writer = writer
         self._store = store
         self._clock = clock
         self._directory = directory or Directory()
-        self._answering = answering
+        self._auto_reply = auto_reply
 
-    async def take(self, event: ChannelEvent) -> IngestResult:
+    async def handle(self, event: ChannelEvent) -> IngestResult:
         """Raises StoreError: the provider has to deliver the event again."""
         match event:
             case InboundMessage():
@@ -138,7 +138,7 @@ class Ingest:
             case ThreadMigrated():
                 return await self._migrate(event)
             case Ignored():
-                telemetry.log("arrival_passed_over", level=logging.INFO, status=event.reason)
+                telemetry.log("channel_event_ignored", level=logging.INFO, status=event.reason)
                 return IngestResult("nothing")
             case _:
                 raise AssertionError(f"{type(event).__name__} is not stored")
@@ -173,7 +173,7 @@ class Ingest:
 
         # 4. The message, with a job or as a settled turn.
         meta = _meta_of(event, conversation_id, property_id, is_outside=is_outside)
-        is_to_answer = self._answering and message.direction is Direction.INBOUND and event.suppress is None
+        is_to_answer = self._auto_reply and message.direction is Direction.INBOUND and event.suppress is None
         has_job = is_to_answer or event.album is not None
         if has_job:
             await self._save_with_job(event, meta, message, nobody=not is_to_answer)

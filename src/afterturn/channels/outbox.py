@@ -1,7 +1,7 @@
-"""Answers out: each part of a message once, only after its turn was stored, whoever dies on the way.
+"""Outbox: sends each part of a message once, after its turn was stored.
 
-Before a part is sent it is noted that it is begun, afterwards that it is sent, or for sure not. A part that was begun
-by somebody who said neither may have gone out; it is not sent again by a machine, and says so where people look.
+A part is recorded as begun before it is sent, and as sent or not sent afterwards. A part that remains begun may have
+been sent. It is not sent again automatically; the inbox shows it as uncertain.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from afterturn.model import Channel, Conversation, ConversationMeta, Message, Se
 from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 
 LEASE = timedelta(minutes=15)
-"""More than the longest message may take, part after part: whoever takes over calls what is begun uncertain."""
+"""Longer than sending the longest message takes: when the lease expires, parts that are begun become uncertain."""
 GIVE_UP_AFTER = timedelta(days=3)
-"""Later an answer helps nobody; it is left to people."""
+"""After that the message is left to people."""
 
 _DELAYS = (15, 60, 300, 1800, 3600)
-_LOOKED_THROUGH = 100
+_RECENT_MESSAGES = 100
 _TIMES_KEPT = 60
 
 Choose = Callable[[OutboundMessage], Sender | None]
-"""Who sends a message; nobody where the channel is not set up."""
+"""The sender for a message; None if its channel is not configured."""
 
 
 class OutboxStore(StateStore, JobQueue, Protocol):
-    """What is asked of the store."""
+    """What the outbox needs of the store."""
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None: ...
 
@@ -59,11 +59,11 @@ class OutboxStore(StateStore, JobQueue, Protocol):
 
 
 class InterruptedSend(AfterturnError):
-    """Somebody began to send this and never said how it went."""
+    """A process began to send a part and did not record the result."""
 
 
 class Outbox:
-    """Does the jobs of sending. ``choose`` names the sender."""
+    """Handles send jobs. ``choose``: returns the sender for a message."""
 
     def __init__(self, store: OutboxStore, clock: Clock, choose: Choose, *, lease: timedelta = LEASE) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class Outbox:
 
     @property
     def handler(self) -> JobHandler:
-        """How send jobs are done: one after the other, because a process that dies holds a job for a long lease."""
+        """The handler of send jobs. They run one at a time: a process that dies holds its jobs for a long lease."""
         return JobHandler(
             kind=DISPATCH,
             run=self._run,
@@ -94,14 +94,14 @@ class Outbox:
         except InterruptedSend:
             state, reason = SendState.UNCERTAIN, "answer-lost"
         level = logging.INFO if state is SendState.SENT else logging.WARNING
-        telemetry.log("dispatched", level=level, conversation_id=job.conversation_id, status=state.value)
-        await self._tell(job, state, reason, ids)
+        telemetry.log("send_finished", level=level, conversation_id=job.conversation_id, status=state.value)
+        await self._record(job, state, reason, ids)
         return True
 
     async def _failed(self, job: LeasedJob, reason: str, delay: timedelta | None) -> None:
-        await self._tell(job, SendState.GIVEN_UP if delay is None else SendState.WAITING, reason)
+        await self._record(job, SendState.GIVEN_UP if delay is None else SendState.WAITING, reason)
 
-    async def _tell(self, job: LeasedJob, state: SendState, reason: str | None, ids: Sequence[str] = ()) -> None:
+    async def _record(self, job: LeasedJob, state: SendState, reason: str | None, ids: Sequence[str] = ()) -> None:
         """``ids``: the provider's ids of the parts, which its delivery updates name."""
         message_id = _value_of(job).message
         key = message_key(job.conversation_id, message_id)
@@ -122,11 +122,11 @@ class Outbox:
         outgoing = outgoing_of(conversation, message, route, automatic=value.automatic, answers=value.answers)
         sender = self._choose(outgoing)
         if sender is None:
-            raise RetryLater("channel-not-set-up")  # another process may have it, or this one once it is set up
+            raise RetryLater("channel-not-set-up")  # another process may have it, or this one later
         if await self._is_opted_out(outgoing):
             return SendState.UNDELIVERABLE, Reason.OPTED_OUT.value, ()
-        if (held := await self._held(outgoing)) is not None:
-            raise RetryLater("loop", held - self._clock())
+        if (retry_time := await self._rate_limited_until(outgoing)) is not None:
+            raise RetryLater("loop", retry_time - self._clock())
         parts = sender.parts(outgoing)
         keys = [f"{job.key}/{number}" for number in range(len(parts))]
         known = await self._store.get_all(PartStatus, keys)
@@ -137,26 +137,26 @@ class Outbox:
                 ids.append(status.provider_id)
             else:
                 ids.append(await self._part(job, sender, part, key, status))
-        await self._count(outgoing)
+        await self._count_mail(outgoing)
         return SendState.SENT, None, ids
 
     async def _part(
         self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, status: PartStatus | None
     ) -> str:
         if status is not None and status.state is PartState.BEGUN:
-            raise InterruptedSend(f"part {part.part} of message {part.message_id} may have been sent")
+            raise InterruptedSend(f"part {part.part} of message {part.message_id} may have been receipt")
         version = 2 * job.attempts
         await self._store.put(PartStatus(key=key, version=version, state=PartState.BEGUN))
         try:
-            sent = await sender.send(part)
+            receipt = await sender.send(part)
         except (TryLater, Undeliverable):
             await self._store.put(PartStatus(key=key, version=version + 1, state=PartState.NOT_SENT))
             raise
-        await self._remember(part, sent)
+        await self._remember(part, receipt)
         await self._store.put(
-            PartStatus(key=key, version=SENT_VERSION, state=PartState.SENT, provider_id=sent.provider_id)
+            PartStatus(key=key, version=SENT_VERSION, state=PartState.SENT, provider_id=receipt.provider_id)
         )
-        return sent.provider_id
+        return receipt.provider_id
 
     async def _remember(self, part: OutboundMessage, sent: SendReceipt) -> None:
         if part.channel is Channel.EMAIL:
@@ -166,28 +166,30 @@ class Outbox:
             await self._store.put(MergedThread(key=sent.moved.target, conversation_id=part.conversation_id))
 
     async def _message(self, job: LeasedJob) -> Message | None:
-        wanted = _value_of(job).message
-        for limit in (_LOOKED_THROUGH, None):
-            for one in reversed(await self._store.messages(job.conversation_id, limit=limit)):
-                if one.id == wanted:
-                    return one
+        message_id = _value_of(job).message
+        for limit in (_RECENT_MESSAGES, None):
+            for message in reversed(await self._store.messages(job.conversation_id, limit=limit)):
+                if message.id == message_id:
+                    return message
         return None
 
     async def _is_opted_out(self, message: OutboundMessage) -> bool:
-        """Whether a STOP has come in since a machine answered."""
+        """Whether the recipient opted out after the automatic reply was written."""
         if not message.automatic:
             return False
         [recipient] = message.recipients
         opt_out = await self._store.opt_out(message.channel, recipient)
         return opt_out is not None and opt_out.opted_out
 
-    async def _held(self, message: OutboundMessage) -> datetime | None:
-        """Two machines that answer each other are stopped here, whatever their headers say (F16)."""
+    async def _rate_limited_until(self, message: OutboundMessage) -> datetime | None:
+        """When the rate limit permits the next automatic mail; None: now. It stops two machines that answer each other,
+        whatever their headers are (F16).
+        """
         if not message.automatic or message.channel is not Channel.EMAIL:
             return None
         return retry_at(await self._times(message), self._clock())
 
-    async def _count(self, message: OutboundMessage) -> None:
+    async def _count_mail(self, message: OutboundMessage) -> None:
         if message.automatic and message.channel is Channel.EMAIL:
             times = (*await self._times(message), self._clock())[-_TIMES_KEPT:]
             await self._store.put(AutomaticMail(key=_correspondent(message), times=times))
@@ -198,7 +200,7 @@ class Outbox:
 
 
 def send_problem(state: SendState, reason: str | None) -> SendProblem | None:
-    """What a person has to act on; None if the message was sent, or will be."""
+    """The problem that a person has to act on; None if the message was sent, or will be."""
     is_good = state is SendState.SENT or (state is SendState.WAITING and reason != "channel-not-set-up")
     return None if is_good else SendProblem(state=state.value, reason=reason)
 
@@ -206,9 +208,9 @@ def send_problem(state: SendState, reason: str | None) -> SendProblem | None:
 def outgoing_of(
     conversation: Conversation, message: Message, route: Route, *, automatic: bool, answers: str | None
 ) -> OutboundMessage:
-    """The message as its channel sends it, by the way that the newest message came in.
+    """The message as its channel sends it, over the route of the newest inbound message.
 
-    A mail has to name the newest one to stay in its thread; a chat shows what is named, so that it is ``answers``.
+    A mail refers to the newest message to stay in its thread. A chat shows the message referred to: ``answers``.
     """
     newest = route.references[0] if route.references else None
     return OutboundMessage(
@@ -236,7 +238,7 @@ def _correspondent(message: OutboundMessage) -> str:
 
 
 async def reply_jobs(store: StateStore, meta: ConversationMeta, message: Message) -> list[Job]:
-    """The job to send a person's reply; none if the conversation did not come in by a channel."""
+    """The job to send a person's reply; none if the conversation is not from a channel that sends."""
     if meta.channel not in SENDING_CHANNELS or await store.get(Route, meta.id) is None:
         return []
     return [send_job(meta.id, message, automatic=False)]

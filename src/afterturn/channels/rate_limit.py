@@ -1,4 +1,4 @@
-"""When two machines answer each other: where it stops, whatever their headers say. Pure."""
+"""Rate limits of automatic replies, which stop two machines that answer each other. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """No more than ``answers`` within ``span``."""
+    """At most ``answers`` automatic replies within ``span``."""
 
     answers: int
     span: timedelta
@@ -21,13 +21,13 @@ CAPS = (
     RateLimit(20, timedelta(hours=2)),
     RateLimit(50, timedelta(days=1)),
 )
-"""A person who writes quickly stays below each of them; a machine meets the first one within a minute."""
+"""A person who writes quickly stays below each limit; a machine reaches the first one within a minute."""
 
 
 def retry_at(answered: Iterable[datetime], now: datetime, caps: Sequence[RateLimit] = CAPS) -> datetime | None:
-    """From when on one more automatic answer may go out; None: now.
+    """When the next automatic reply may be sent; None: now.
 
-    ``answered``: when automatic answers went to the same correspondent, in any order.
+    ``answered``: times of automatic replies to the same correspondent, in any order.
     """
     times = sorted(answered, reverse=True)
     free = [times[cap.answers - 1] + cap.span for cap in caps if len(times) >= cap.answers]

@@ -1,4 +1,4 @@
-"""Who answers: nobody (people do, from the inbox), a script, or the user's own agent."""
+"""The interface of a responder: a script, or the user's agent. Without one, people reply from the inbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from afterturn.model import Conversation, Message
 
 @dataclass(frozen=True, slots=True)
 class ReplyRequest:
-    """A conversation that waits for an answer: its messages in thread order, the newest ones to be answered."""
+    """A conversation that waits for a reply. ``messages``: in thread order, the newest ones to be answered."""
 
     conversation: Conversation
     messages: Sequence[Message]
@@ -19,4 +19,4 @@ class ReplyRequest:
 
 
 Responder = Callable[[ReplyRequest], Awaitable[str | None]]
-"""The answer's text, or None where none is to be given. What it raises is tried again, later and later."""
+"""Returns the reply's text, or None for no reply. If it raises, it is called again with growing delays."""

@@ -109,7 +109,7 @@ _TABLES = ("accounts", "people")
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Addresses, spelt as arrivals spell them, and their properties."""
+    """Addresses, spelt as channel events spell them, and their properties."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
     people: Mapping[str, str] = field(default_factory=dict)
@@ -130,32 +130,32 @@ def spelt(address: str, region: str | None = None) -> str:
 def load_directory(path: Path, region: str | None = None) -> Directory:
     """The directory in a file. Raises ConfigError that names the entry that is wrong."""
     try:
-        told = tomllib.loads(path.read_text("utf-8"))
+        tables = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"directory {path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"directory {path}: is not TOML: {error}") from None
-    if odd := sorted(set(told) - set(_TABLES)):
-        raise ConfigError(f"directory {path}: {odd[0]!r} is unknown; there are [accounts] and [people]")
-    return Directory(**{name: _table(path, name, told.get(name, {}), region) for name in _TABLES})
+    if unknown := sorted(set(tables) - set(_TABLES)):
+        raise ConfigError(f"directory {path}: {unknown[0]!r} is unknown; there are [accounts] and [people]")
+    return Directory(**{name: _table(path, name, tables.get(name, {}), region) for name in _TABLES})
 
 
-def _table(path: Path, name: str, told: object, region: str | None) -> dict[str, str]:
-    if not isinstance(told, dict):
+def _table(path: Path, name: str, entries: object, region: str | None) -> dict[str, str]:
+    if not isinstance(entries, dict):
         raise ConfigError(f"directory {path}: {name} is no table; write [{name}]")
-    found: dict[str, str] = {}
-    for address, property_id in told.items():
-        place = f"directory {path}: {name}.{address!r}"
+    properties: dict[str, str] = {}
+    for address, property_id in entries.items():
+        location = f"directory {path}: {name}.{address!r}"
         if not isinstance(property_id, str):
-            raise ConfigError(f"{place}: its property has to be a text")
+            raise ConfigError(f"{location}: its property has to be a text")
         try:
             check_id(property_id)
         except ValueError as error:
-            raise ConfigError(f"{place}: its property {error}") from None
+            raise ConfigError(f"{location}: its property {error}") from None
         if property_id == UNASSIGNED:
-            raise ConfigError(f"{place}: {UNASSIGNED} is reserved; leave the entry out")
+            raise ConfigError(f"{location}: {UNASSIGNED} is reserved; leave the entry out")
         key = spelt(address, region)
-        if found.get(key, property_id) != property_id:
-            raise ConfigError(f"{place}: the address stands twice, with two properties")
-        found[key] = property_id
-    return found
+        if properties.get(key, property_id) != property_id:
+            raise ConfigError(f"{location}: the address stands twice, with two properties")
+        properties[key] = property_id
+    return properties

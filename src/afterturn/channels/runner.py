@@ -10,10 +10,10 @@ from typing import Protocol
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.jobs.runner import JobRunner, longer_pause, wait_for_any
 
-LOOK_S = 30.0
-"""How often it is looked whether subscriptions have to be seen to."""
-SETTLING_S = 2.0
-"""Pause before the first look: a provider calls as soon as it is asked to, and the webhooks may still be starting."""
+TASK_INTERVAL_S = 30.0
+"""Interval between runs of a task."""
+STARTUP_DELAY_S = 2.0
+"""Pause before the first run: a provider calls back immediately, and the webhooks may still be starting."""
 
 
 class BackgroundTask(Protocol):
@@ -33,7 +33,7 @@ class ChannelRunner:
     tasks: Sequence[BackgroundTask] = ()
 
     async def run(self, stop: asyncio.Event, *, poll: float) -> None:
-        """Run jobs and tasks until stopped; jobs that have begun are finished. ``poll``: seconds between two looks."""
+        """Run jobs and tasks until stopped; jobs that have begun are finished. ``poll``: seconds between polls."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.jobs.run(stop, poll=poll))
             for task in self.tasks:
@@ -41,20 +41,20 @@ class ChannelRunner:
 
 
 async def _repeat(task: BackgroundTask, stop: asyncio.Event) -> None:
-    await wait_for_any(stop, task.requested, timeout=SETTLING_S)
-    pause = LOOK_S
+    await wait_for_any(stop, task.requested, timeout=STARTUP_DELAY_S)
+    pause = TASK_INTERVAL_S
     while not stop.is_set():
         task.requested.clear()
         try:
-            await _unless(stop, task.once())
-            pause = LOOK_S
+            await _run_until_stopped(stop, task.once())
+            pause = TASK_INTERVAL_S
         except Exception as error:
             pause = longer_pause(error, pause)
         await wait_for_any(stop, task.requested, timeout=pause)
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    """Do what may be left half-done, and leave it so where it is time to stop: a long outage is long to catch up."""
+async def _run_until_stopped(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Run work that may be cancelled halfway: catching up after a long outage takes long."""
     doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -131,7 +131,7 @@ class WebhookRouter:
                 telemetry.log("fetch_not_set_up", level=logging.ERROR, stage=event.source)
                 raise Rejected(503, "the message cannot be fetched; complete the channel's settings")
             event = await fetch(event)
-        if (await self.ingest.take(event)).outcome == "saved":
+        if (await self.ingest.handle(event)).outcome == "saved":
             self.on_saved()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from afterturn.channels.delivery_status import Delivered, Sending, delivered
+from afterturn.channels.delivery_status import DeliverySummary, Sending, delivery_summary
 from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import InboxRow
@@ -69,7 +69,7 @@ def print_thread(
     )
     _section(f"Messages ({len(messages):,})")
     for message in messages:
-        _print_message(message, delivered(sending.get(message.id)))
+        _print_message(message, delivery_summary(sending.get(message.id)))
     _section(f"Turns ({len(turns):,})")
     table(
         ("OCCURRED", "RECORDED", "MESSAGES", "FLUSH", "EMITTER"),
@@ -147,7 +147,7 @@ def _section(title: str) -> None:
     screen.print(Text(title, "bold"))
 
 
-def _print_message(message: Message, sending: Delivered | None) -> None:
+def _print_message(message: Message, sending: DeliverySummary | None) -> None:
     head = f"{timestamp(message.at)}  {padded(message.role.value, _ROLE)}"
     lines = message.text.splitlines()
     lines += [f"[{cell(one.name or one.media_type)}: {cell(one.url)}]" for one in message.attachments]

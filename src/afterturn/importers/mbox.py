@@ -83,9 +83,9 @@ def conversations(source: ImportFile, options: ImportOptions) -> Iterator[Import
             yield envelope
         elif envelope:
             envelopes.append(envelope)
-    own = frozenset(normalise_address(address) for address in options.own) or guess_own_addresses(envelopes)
-    for thread in group_into_threads(envelopes, own):
-        yield from _conversation(source, thread, own, options)
+    own_addresses = frozenset(normalise_address(address) for address in options.own) or guess_own_addresses(envelopes)
+    for thread in group_into_threads(envelopes, own_addresses):
+        yield from _conversation(source, thread, own_addresses, options)
 
 
 @dataclass(slots=True)
@@ -203,18 +203,18 @@ def _names(mail: MailMessage, fingerprint: str, seen: dict[str, str]) -> tuple[s
 
 
 def _conversation(
-    source: ImportFile, thread: list[MailSummary], own: frozenset[str], options: ImportOptions
+    source: ImportFile, thread: list[MailSummary], own_addresses: frozenset[str], options: ImportOptions
 ) -> Iterator[ImportedConversation | BadRecord]:
     messages: list[Message] = []
     for envelope in thread:
-        message = _message(source, envelope, own)
+        message = _message(source, envelope, own_addresses)
         if isinstance(message, BadRecord):
             yield message
         else:
             messages.append(message)
     if not messages:
         return
-    people = dict.fromkeys(a for e in thread for a in (e.sender, *e.recipients) if a and not is_own(a, own))
+    people = dict.fromkeys(a for e in thread for a in (e.sender, *e.recipients) if a and not is_own(a, own_addresses))
     first = thread[0]
     meta = make_record(
         ConversationMeta,
@@ -233,13 +233,13 @@ def _conversation(
     yield ImportedConversation(meta, make_turns(meta, thread_order(messages)), first.location)
 
 
-def _message(source: ImportFile, envelope: MailSummary, own: frozenset[str]) -> Message | BadRecord:
+def _message(source: ImportFile, envelope: MailSummary, own_addresses: frozenset[str]) -> Message | BadRecord:
     data = source.read_at(envelope.start, envelope.end - envelope.start)
     try:
         body = parse_content(parse_mail(_QUOTED_FROM.sub(rb"\1", data)), envelope.message_id)
     except PARSE_ERRORS as error:
         return BadRecord(envelope.location, f"its text cannot be read ({type(error).__name__})")
-    ours = is_own(envelope.sender, own)
+    ours = is_own(envelope.sender, own_addresses)
     role = Role.AGENT if ours else Role.CUSTOMER
     return make_record(
         Message,
@@ -273,7 +273,7 @@ def guess_own_addresses(envelopes: Sequence[MailSummary]) -> frozenset[str]:
     return frozenset([next(written_to, min(leading))])
 
 
-def group_into_threads(envelopes: Iterable[MailSummary], own: frozenset[str]) -> list[list[MailSummary]]:
+def group_into_threads(envelopes: Iterable[MailSummary], own_addresses: frozenset[str]) -> list[list[MailSummary]]:
     """The mails of each conversation by time, and the conversations by their first mail.
 
     Mails are of one conversation if one refers to the other, or both to a third, even one that is not here; or if
@@ -288,15 +288,15 @@ def group_into_threads(envelopes: Iterable[MailSummary], own: frozenset[str]) ->
             groups.join(first_of_id.setdefault(thread_id, i), i)
         if not envelope.subject:
             continue
-        people = frozenset(a for a in (envelope.sender, *envelope.recipients) if a and not is_own(a, own))
+        people = frozenset(a for a in (envelope.sender, *envelope.recipients) if a and not is_own(a, own_addresses))
         before = last_of_subject.get((envelope.subject, people))
         if before is not None and envelope.at - ordered[before].at <= SAME_SUBJECT_WITHIN:
             groups.join(before, i)
         last_of_subject[envelope.subject, people] = i
-    found: dict[int, list[MailSummary]] = {}
+    threads: dict[int, list[MailSummary]] = {}
     for i, envelope in enumerate(ordered):
-        found.setdefault(groups.root(i), []).append(envelope)
-    return list(found.values())
+        threads.setdefault(groups.root(i), []).append(envelope)
+    return list(threads.values())
 
 
 class _Groups:

@@ -270,14 +270,14 @@ def _side(box: str) -> dict[str, object]:
     return {"direction": Direction.OUTBOUND, "role": Role.AGENT}
 
 
-def _counterparts(element: _Element, own: frozenset[str], region: str | None) -> tuple[str, ...]:
+def _counterparts(element: _Element, own_numbers: frozenset[str], region: str | None) -> tuple[str, ...]:
     """Who the conversation is with, sorted: the address, or for a group all of them."""
     listed = element.values.get("address", "")
     raw = listed.split("~") if element.name == "mms" else [listed]
     everybody = _numbers(raw, region)
     inside = _numbers([entry.get("address", "") for entry in element.addresses], region)
     # A note to oneself is a conversation too.
-    return tuple(sorted(everybody - own or inside - own or everybody))
+    return tuple(sorted(everybody - own_numbers or inside - own_numbers or everybody))
 
 
 def _numbers(addresses: list[str], region: str | None) -> set[str]:

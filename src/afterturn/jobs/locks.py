@@ -1,7 +1,7 @@
-"""One process at a time: a record says until when somebody holds a lock.
+"""Locks across processes, as records with an expiry time.
 
-Each version of the record is written once. So of all processes that read the same version, one writes the next; the
-others learn that they came too late. A process that dies holds the lock until its time is over.
+Each version of a record is written once. So of all processes that read the same version, one writes the next version
+and holds the lock. The lock of a process that dies expires.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class LockState(StateRecord):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock that is held. ``version``: of its record."""
+    """A lock that is held. ``version``: its record's version."""
 
     key: str
     version: int
 
 
 class Locks:
-    """``name``: what the locks are for, as the beginning of their keys."""
+    """Acquires and releases locks. ``name``: prefix of their keys."""
 
     def __init__(self, store: StateStore, clock: Clock, name: str) -> None:
         self._store = store
@@ -41,9 +41,9 @@ class Locks:
         self._name = name
 
     async def acquire(self, key: str, span: timedelta) -> Lock | None:
-        """Hold the lock for at most ``span``; None if somebody else holds it.
+        """Acquire the lock for at most ``span``; None if another process holds it.
 
-        A lock that ends later than twice that time was taken while a clock was ahead, and counts as free.
+        A lock that expires later than twice that time was acquired while a clock was ahead, and counts as free.
         """
         key = f"{self._name} {key}"
         state = await self._store.get(LockState, key)
@@ -54,7 +54,7 @@ class Locks:
         return lock if await self._write(lock, now + span) else None
 
     async def release(self, lock: Lock) -> None:
-        """Changes nothing if somebody else took the lock after its end."""
+        """Has no effect if another process acquired the lock after it expired."""
         await self._write(Lock(lock.key, lock.version + 1), None)
 
     async def _write(self, lock: Lock, until: datetime | None) -> bool:

@@ -1,6 +1,6 @@
-"""Runs the jobs of a queue: several kinds side by side, one conversation at a time in each kind.
+"""Runs jobs from the queue: kinds run concurrently, and each conversation's jobs of a kind run one at a time.
 
-A handler says how jobs of one kind are done. The runner leases, groups, locks, retries and completes them.
+A handler runs jobs of one kind. The runner leases, groups, locks, retries and completes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from afterturn.jobs.retry import RetryLater, RetryPolicy
 from afterturn.store.port import JobQueue, LeasedJob, StateStore
 
 _DEFERRAL = timedelta(seconds=2)
-"""Before another look at a conversation that is worked on elsewhere. It does not count as an attempt."""
+"""Delay of jobs whose conversation is locked by another process. It does not count as an attempt."""
 _LONGEST_PAUSE_S = 30.0
 
 
@@ -32,9 +32,9 @@ class JobStore(StateStore, JobQueue, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobHandler:
-    """How jobs of a kind are done.
+    """Runs jobs of a kind.
 
-    ``run``: does a job; returns false if it had been done before. What it raises is retried.
+    ``run``: runs a job; returns false if it had been done before. If it raises, the job is retried.
     ``failed``: called before a retry with the reason and the delay, None when the job is given up.
     ``concurrency``: conversations at the same time. ``leads_to``: kinds of jobs that a run may add.
     ``is_shared``: the newest of such jobs in a conversation does the work of the older ones, too, and one process at a
@@ -71,18 +71,18 @@ class JobRunner:
         self._next: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Look for jobs now: some were added."""
+        """Poll now, because jobs were added."""
         for event in self._wakes.values():
             event.set()
 
     async def run(self, stop: asyncio.Event, *, poll: float) -> None:
-        """Run jobs until stopped, then finish those that have begun. ``poll``: seconds between two looks."""
+        """Run jobs until stopped, then finish those that have begun. ``poll``: seconds between polls."""
         async with asyncio.TaskGroup() as group:
             for handler in self._handlers.values():
                 group.create_task(self._serve(handler, stop, poll))
 
     async def once(self, *, limit: int = 16) -> int:
-        """Do what is due now; return how many jobs were leased."""
+        """Run the jobs that are due; return how many were leased."""
         batches = await self.lease(limit=limit)
         turns = {kind: asyncio.Semaphore(handler.concurrency) for kind, handler in self._handlers.items()}
 
@@ -100,21 +100,21 @@ class JobRunner:
         return [batch for handler in self._handlers.values() for batch in await self._lease(handler, limit)]
 
     async def do(self, batch: JobBatch) -> None:
-        """Do the jobs of a conversation. Raises nothing: what fails is retried.
+        """Run a conversation's jobs. Raises nothing: jobs that fail are retried.
 
-        While one batch is worked on one more waits for it; others are deferred, so that they take no place of other
+        While one batch is worked on one more waits for it; others are deferred, so that they take no key of other
         conversations.
         """
-        place = batch.handler.kind, batch.jobs[0].conversation_id
-        if place in self._next:
+        key = batch.handler.kind, batch.jobs[0].conversation_id
+        if key in self._next:
             await self._defer(batch.jobs)
             return
-        lock = self._busy.setdefault(place, asyncio.Lock())
-        self._next.add(place)
+        lock = self._busy.setdefault(key, asyncio.Lock())
+        self._next.add(key)
         try:
             await lock.acquire()
         finally:
-            self._next.discard(place)
+            self._next.discard(key)
         try:
             await self._do_alone(batch.handler, batch.jobs)
         finally:
@@ -138,7 +138,7 @@ class JobRunner:
                     if len(busy) < handler.concurrency:
                         batches = await self._lease(handler, handler.concurrency - len(busy))
                     pause = poll
-                except Exception as error:  # not only a store that is out: the process goes on
+                except Exception as error:  # any error, not only of the store: the process goes on
                     pause = longer_pause(error, pause)
                 for batch in batches:
                     busy.add(task := group.create_task(self.do(batch)))
@@ -151,10 +151,10 @@ class JobRunner:
         by_conversation: dict[str, list[LeasedJob]] = {}
         for job in jobs:
             by_conversation.setdefault(job.conversation_id, []).append(job)
-        return [JobBatch(handler, tuple(some)) for some in by_conversation.values()]
+        return [JobBatch(handler, tuple(batch)) for batch in by_conversation.values()]
 
     async def _do_alone(self, handler: JobHandler, jobs: Sequence[LeasedJob]) -> None:
-        """Nothing else in this process works on the conversation's jobs of this kind."""
+        """Run the jobs while this process runs no other job of the conversation and kind."""
         shared = [job for job in jobs if handler.is_shared(job)]
         for job in jobs:
             if job not in shared:
@@ -169,18 +169,18 @@ class JobRunner:
         try:
             older = sorted(shared, key=lambda job: job.due_at)
             while older and not await self._do(handler, older.pop()):
-                pass  # it had been done before the others came in, so the next one runs
+                pass  # it had been done before the others were added, so the next one runs
             for job in older:
                 await self._complete(job)
         finally:
-            with contextlib.suppress(AfterturnError):  # it ends by itself
+            with contextlib.suppress(AfterturnError):  # it expires
                 await locks.release(lock)
 
     async def _acquire(self, locks: Locks, handler: JobHandler, conversation_id: str) -> Lock | None:
         try:
             return await locks.acquire(conversation_id, handler.lease)
         except AfterturnError as error:
-            telemetry.log("lease_failed", level=logging.WARNING, stage=handler.kind, error=type(error).__name__)
+            telemetry.log("lock_failed", level=logging.WARNING, stage=handler.kind, error=type(error).__name__)
             return None
 
     async def _do(self, handler: JobHandler, job: LeasedJob) -> bool:
@@ -196,8 +196,8 @@ class JobRunner:
     async def _complete(self, job: LeasedJob) -> None:
         try:
             await self._store.complete(job)
-        except AfterturnError:  # it comes again when the lease ends, and changes nothing then
-            telemetry.log("finish_failed", level=logging.WARNING, stage=job.kind)
+        except AfterturnError:  # it runs again when the lease ends, without effect
+            telemetry.log("complete_failed", level=logging.WARNING, stage=job.kind)
 
     async def _retry(self, handler: JobHandler, job: LeasedJob, error: Exception) -> None:
         reason, after = (error.reason, error.after) if isinstance(error, RetryLater) else (type(error).__name__, None)
@@ -218,19 +218,19 @@ class JobRunner:
                 await self._store.complete(job)
             else:
                 await self._store.retry_later(job, until=self._clock() + delay)
-        except Exception:  # it comes again when the lease ends
-            telemetry.log("put_off_failed", level=logging.WARNING, stage=job.kind)
+        except Exception:  # it runs again when the lease ends
+            telemetry.log("retry_later_failed", level=logging.WARNING, stage=job.kind)
 
     async def _defer(self, jobs: Sequence[LeasedJob]) -> None:
-        """Until whoever works on the conversation is done."""
+        """Postpone jobs whose conversation is being worked on."""
         for job in jobs:
-            with contextlib.suppress(AfterturnError):  # it comes again when the lease ends
+            with contextlib.suppress(AfterturnError):  # it runs again when the lease ends
                 until = self._clock() + _DEFERRAL
                 await self._store.retry_later(job, until=until, attempts=job.attempts - 1)
 
 
 def longer_pause(error: Exception, pause: float) -> float:
-    """Seconds before the next look after an error."""
+    """Seconds before the next poll after an error."""
     longer = min(pause * 2, _LONGEST_PAUSE_S)
     telemetry.log("jobs_paused", level=logging.ERROR, error=type(error).__name__, delay_s=longer)
     return longer

@@ -53,7 +53,7 @@ class Process:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         writes = Settler(store, Silent(), clock, "worker")
-        self.intake = Ingest(writes, store, clock, answering=True)
+        self.intake = Ingest(writes, store, clock, auto_reply=True)
         self.answering = auto_reply(writes, store, store, clock, responder=self._answer)
 
     async def _answer(self, one: ReplyRequest) -> str:
@@ -106,7 +106,7 @@ class AskingContract:
     ) -> None:
         one, other = processes
         for number in (1, 2):
-            await one.intake.take(sms(number, f"part {number}", at=NOW))
+            await one.intake.handle(sms(number, f"part {number}", at=NOW))
         first, second = await one.answering.lease(limit=1), await other.answering.lease(limit=1)
         await asyncio.gather(one.answering.do(first[0]), other.answering.do(second[0]))
         await other.until_done()
@@ -118,11 +118,11 @@ class AskingContract:
     ) -> None:
         one, other = processes
         one.hold = asyncio.Event()
-        await one.intake.take(sms(1, "one", at=NOW))
+        await one.intake.handle(sms(1, "one", at=NOW))
         asking = asyncio.create_task(one.answering.once())
         await one.asked.wait()
         one.clock.advance(timedelta(seconds=1))
-        await other.intake.take(sms(2, "two", at=one.clock()))
+        await other.intake.handle(sms(2, "two", at=one.clock()))
         assert await other.answering.once() == 1
         assert one.said == [["one"]]
         one.hold.set()
@@ -141,7 +141,7 @@ class AskingContract:
                 group.create_task(webhooks.run(stop, poll=0.02))
             for number in range(8):
                 clock.advance(timedelta(milliseconds=300))
-                await processes[number % 2].intake.take(sms(number, f"m{number}", at=clock()))
+                await processes[number % 2].intake.handle(sms(number, f"m{number}", at=clock()))
                 funnels[number % 2].jobs.wake()
                 await asyncio.sleep(0.01)
             while await processes[0].store.waiting_jobs(ANSWER, limit=1):
@@ -159,7 +159,7 @@ class AskingContract:
     ) -> None:
         one, other = processes
         assert await Locks(one.store, one.clock, ANSWER).acquire(CONVERSATION, LEASE) is not None
-        await other.intake.take(sms(1, "one", at=NOW))
+        await other.intake.handle(sms(1, "one", at=NOW))
         await other.answering.once()
         one.clock.advance(LEASE - timedelta(seconds=1))
         await other.answering.once()

@@ -64,11 +64,11 @@ async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_th
     house.responder = answer
     provider = Provider()
     async with running(house, provider) as webhooks:
-        await house.intake.take(sms(1, "hang"))
+        await house.intake.handle(sms(1, "hang"))
         webhooks.jobs.wake()
-        await house.intake.take(other(2, text="you"))
+        await house.intake.handle(other(2, text="you"))
         await until(lambda: _is(provider.got == [("For you", 0)]))
-        await house.intake.take(sms(3, "and this"))  # of the one that hangs: after it, and in order
+        await house.intake.handle(sms(3, "and this"))  # of the one that hangs: after it, and in order
         release.set()
         await until(lambda: _is(len(provider.got) == 3))
     assert (await house.texts())[-2:] == ["For hang", "For and this"]
@@ -99,9 +99,9 @@ async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(
     house.responder = _says("Yes")
     provider, keeper = Provider(), Sick(house)
     async with running(house, provider, keeper):
-        await house.intake.take(sms(1))
+        await house.intake.handle(sms(1))
         await until(lambda: _is(keeper.failed))
-        await house.intake.take(other(2))
+        await house.intake.handle(other(2))
         await until(lambda: _is(len(provider.got) == 2))
         house.clock.advance(timedelta(minutes=3))
         await until(lambda: _nothing_waits(house))
@@ -126,7 +126,7 @@ def _says(text: Any) -> Any:
 )
 async def test_an_answer_that_no_record_can_hold_is_kept_as_far_as_one_can(house: House, text: str, kept: str) -> None:
     house.responder = _says(text)
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     await house.answering.once()
     [_, answer] = await house.texts()
     assert answer.startswith(kept)
@@ -148,7 +148,7 @@ async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_i
         return {"text": "not a text"}
 
     house.responder = answer
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     await house.answering.once()
     assert (await house.turns(), await house.texts(), tries) == (1, ["Hello"], 1)
     for _ in range(80):
@@ -165,9 +165,9 @@ async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
 
     store = house.backbone.store
     quick = auto_reply(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
-    await house.intake.take(replace(sms(1), album=None))
+    await house.intake.handle(replace(sms(1), album=None))
     house.responder = hang
-    await house.intake.take(sms(2))
+    await house.intake.handle(sms(2))
     assert await quick.once() == 1
     assert await house.turns() == 2
     [waiting] = await store.waiting_jobs(ANSWER, limit=10)
@@ -187,13 +187,13 @@ async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House
         return "Both"
 
     house.responder = answer
-    await house.intake.take(sms(1, "one"))
+    await house.intake.handle(sms(1, "one"))
     if together:
-        await house.intake.take(sms(2, "two"))
+        await house.intake.handle(sms(2, "two"))
     await house.answering.once()
     sick = False
     if not together:
-        await house.intake.take(sms(2, "two"))
+        await house.intake.handle(sms(2, "two"))
         await house.answering.once()
     for wait in (5, 300, 300, 300):
         house.clock.advance(timedelta(seconds=wait))
@@ -205,8 +205,8 @@ async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House
 
 async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(house: House) -> None:
     house.responder = _says("Yes")
-    await house.intake.take(sms(1))
-    await house.intake.take(other(2))
+    await house.intake.handle(sms(1))
+    await house.intake.handle(other(2))
     house.clock.advance(timedelta(minutes=1))
     await house.answering.once()
     got: list[str] = []
@@ -226,7 +226,7 @@ async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(h
 async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(house: House) -> None:
     """Somebody looks at the same file with a plain `up`."""
     house.responder = _says("Yes")
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     house.responder = None
     await house.answering.once()
     assert (await house.turns(), await house.texts()) == (1, ["Hello"])
@@ -240,7 +240,7 @@ async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(h
 async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(house: House) -> None:
     house.responder = _says("Yes")
     for one in (sms(1), other(2), sms(3, thread=Thread("sms:+15550177"))):
-        await house.intake.take(one)
+        await house.intake.handle(one)
     house.clock.advance(timedelta(minutes=1))
     await house.answering.once()
     began = asyncio.Event()
@@ -272,10 +272,10 @@ async def test_a_part_of_an_album_that_comes_late_is_settled_and_one_that_comes_
     """Its provider could not reach us before."""
     house.responder = _says("Nice") if answering else None
     for number in (1, 2):
-        await house.intake.take(sms(number, f"picture {number}", album="A1"))
+        await house.intake.handle(sms(number, f"picture {number}", album="A1"))
     for later in (None, 1, 3, 3):
         if later is not None:
-            await house.intake.take(sms(later, f"picture {later}", album="A1"))
+            await house.intake.handle(sms(later, f"picture {later}", album="A1"))
         house.clock.advance(timedelta(seconds=3))
         await house.answering.once()
     assert await house.turns() == 2

@@ -22,7 +22,7 @@ async def test_both_are_answered_though_their_messages_have_one_id(house: House)
         body = json.dumps({"conversationId": visitor, "messageId": "m-1", "text": "Hello"}).encode()
         for one in webhook.parse(WebhookRequest("POST", "https://h.example/hooks/chat", {}, body), now=house.clock()):
             assert isinstance(one, InboundMessage)
-            await house.intake.take(one)
+            await house.intake.handle(one)
         await house.answering.once()
     assert await house.texts("web:ada") == ["Hello", "To ada"]
     assert await house.texts("web:bob") == ["Hello", "To bob"]

@@ -31,7 +31,7 @@ class Full:
 
 async def test_an_answer_whose_settling_failed_does_not_count_against_itself(house: House) -> None:
     house.responder, store = parrot, house.backbone.store
-    await house.intake.take(sms(1, "one"))
+    await house.intake.handle(sms(1, "one"))
     one_only = {"responder": parrot, "cap": RateLimit(1, timedelta(hours=1))}
     await auto_reply(Full(), store, store, house.clock, **one_only).once()
     house.clock.advance(2 * LEASE)
@@ -49,10 +49,10 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(house: 
         house.backbone, store, store, house.clock, responder=answer, cap=RateLimit(1, timedelta(hours=1))
     )
     house.clock.advance(30 * day)
-    await house.intake.take(sms(1, "one"))
+    await house.intake.handle(sms(1, "one"))
     await answering.once()
     house.clock.advance(-29 * day)
-    await house.intake.take(sms(2, "two"))
+    await house.intake.handle(sms(2, "two"))
     await answering.once()
     assert sorted(await house.texts()) == ["I heard 1", "I heard 3", "one", "two"]
 
@@ -66,13 +66,13 @@ class Dies(JobRunner):
 
 async def test_what_is_written_before_the_job_of_an_answered_message_comes_again_is_answered(house: House) -> None:
     house.responder, store = parrot, house.backbone.store
-    await house.intake.take(sms(1, "one"))
+    await house.intake.handle(sms(1, "one"))
     replies = AutoReply(house.backbone, store, store, house.clock, responder=parrot)
     await Dies(store, house.clock, replies.handlers).once()
     assert await house.texts() == ["one", "You said: one"]
     house.clock.advance(timedelta(seconds=1))
-    await house.intake.take(sms(2, "two"))
-    await house.intake.take(sms(3, "three"))
+    await house.intake.handle(sms(2, "two"))
+    await house.intake.handle(sms(3, "three"))
     house.clock.advance(2 * LEASE)
     await house.answering.once()
     assert await house.texts() == ["one", "You said: one", "two", "three", "You said: three"]
@@ -92,14 +92,14 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
             await other.do(each)
         return await parrot(one)
 
-    await house.intake.take(sms(1, "one"))
+    await house.intake.handle(sms(1, "one"))
     this = auto_reply(house.backbone, store, store, house.clock, responder=slow)
     [first] = await this.lease(limit=5)
-    await house.intake.take(sms(2, "two"))
+    await house.intake.handle(sms(2, "two"))
     waiting += await other.lease(limit=5)
     await this.do(first)
     assert await house.texts() == ["one", "two", "You said: two"]
-    await house.intake.take(sms(3, "three"))
+    await house.intake.handle(sms(3, "three"))
     house.clock.advance(timedelta(seconds=2))
     await other.once()
     assert await house.texts() == ["one", "two", "You said: two", "three", "You said: three"]

@@ -50,7 +50,7 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     before = counted(channel)
     for number in range(1, 6):
         house.clock.advance(timedelta(seconds=5))
-        await house.intake.take(on(channel, number, house.clock()))
+        await house.intake.handle(on(channel, number, house.clock()))
         await answering(house).once()
     messages = await house.backbone.store.messages(conversation)
     assert [one.role for one in messages].count(Role.AGENT) == 3
@@ -71,10 +71,10 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
 async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(house: House) -> None:
     house.responder = parrot
     for number in range(1, 6):
-        await house.intake.take(sms(number, at=NOW))
+        await house.intake.handle(sms(number, at=NOW))
         await answering(house).once()
     house.clock.advance(timedelta(minutes=10, seconds=1))
-    await house.intake.take(sms(6, "Anybody there?", at=house.clock()))
+    await house.intake.handle(sms(6, "Anybody there?", at=house.clock()))
     await answering(house).once()
     assert (await house.texts())[-1] == "You said: Anybody there?"
     assert len(await house.dispatched()) == 4
@@ -86,7 +86,7 @@ async def test_a_message_that_gets_no_answer_counts_for_none(house: House) -> No
 
     house.responder = rarely
     for number, text in enumerate(["a", "b", "c", "d", "e?"], 1):
-        await house.intake.take(sms(number, text, at=NOW))
+        await house.intake.handle(sms(number, text, at=NOW))
         await answering(house, rarely).once()
     assert (await house.texts())[-1] == "Yes"
 
@@ -94,7 +94,7 @@ async def test_a_message_that_gets_no_answer_counts_for_none(house: House) -> No
 async def test_one_conversation_s_answers_do_not_count_for_another(house: House) -> None:
     house.responder = parrot
     for number in range(1, 9):
-        await house.intake.take(replace(sms(number, at=NOW), thread=Thread(f"c-{number % 4}")))
+        await house.intake.handle(replace(sms(number, at=NOW), thread=Thread(f"c-{number % 4}")))
         await answering(house).once()
     assert len(await house.dispatched()) == 8
 

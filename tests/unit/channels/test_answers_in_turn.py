@@ -49,10 +49,10 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
     house.responder, store, provider = answer, house.backbone.store, Provider()
     async with running(house, provider) as webhooks, released(release):
         for number in range(1, CONCURRENCY + 2):
-            await house.intake.take(sms(number, f"hang {number}"))
+            await house.intake.handle(sms(number, f"hang {number}"))
             webhooks.jobs.wake()
             await until(lambda number=number: is_taken(number))
-        await house.intake.take(other(100, text="you"))
+        await house.intake.handle(other(100, text="you"))
         webhooks.jobs.wake()
         async with asyncio.timeout(240):
             while not provider.got:  # noqa: ASYNC110 - what it waits for is sent
@@ -73,7 +73,7 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
         raise ConnectionError
 
     house.responder, store = fail, house.backbone.store
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     leases = Locks(store, house.clock, ANSWER)
     lease = await leases.acquire("sms:+15158226442", LEASE)
     assert lease is not None

@@ -53,7 +53,7 @@ class House:
     @property
     def intake(self) -> Ingest:
         answering = self.responder is not None
-        return Ingest(self.backbone, self.backbone.store, self.clock, directory=self.directory, answering=answering)
+        return Ingest(self.backbone, self.backbone.store, self.clock, directory=self.directory, auto_reply=answering)
 
     @property
     def answering(self) -> JobRunner:
@@ -111,7 +111,7 @@ async def test_a_text_is_settled_in_the_conversation_of_its_sender_and_a_second_
     house: House,
 ) -> None:
     for _ in range(2):
-        taken = await house.intake.take(sms(1))
+        taken = await house.intake.handle(sms(1))
         assert (taken.outcome, taken.conversation_id) == ("settled", f"sms:{THEIRS}")
     found = await house.backbone.store.conversation(f"sms:{THEIRS}")
     assert found is not None
@@ -121,27 +121,27 @@ async def test_a_text_is_settled_in_the_conversation_of_its_sender_and_a_second_
 
 async def test_where_an_operator_has_put_a_person_the_next_conversation_goes(house: House) -> None:
     await house.backbone.store.put(RoutingRule(key=THEIRS, property_id="elm"))
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     found = await house.backbone.store.conversation(f"sms:{THEIRS}")
     assert found is not None
     assert found.property_id == "elm"
 
 
 async def test_mail_goes_where_the_nearest_known_mail_before_it_is(house: House) -> None:
-    await house.intake.take(mail("one"))
-    await house.intake.take(mail("two", after=("unknown", "one")))
-    await house.intake.take(mail("three", after=("two",)))
-    await house.intake.take(mail("other"))
+    await house.intake.handle(mail("one"))
+    await house.intake.handle(mail("two", after=("unknown", "one")))
+    await house.intake.handle(mail("three", after=("two",)))
+    await house.intake.handle(mail("other"))
     assert await house.texts("mail:one") == ["I am one", "I am two", "I am three"]
     assert await house.texts("mail:other") == ["I am other"]
 
 
 async def test_mail_that_names_no_other_goes_by_people_and_subject_for_a_time(house: House) -> None:
-    await house.intake.take(mail("one", subject="heating", at=NOW - timedelta(days=60)))
-    await house.intake.take(mail("two", subject="Heating", at=NOW - timedelta(days=50)))
-    await house.intake.take(mail("three", subject="heating", at=NOW - timedelta(days=20)))
+    await house.intake.handle(mail("one", subject="heating", at=NOW - timedelta(days=60)))
+    await house.intake.handle(mail("two", subject="Heating", at=NOW - timedelta(days=50)))
+    await house.intake.handle(mail("three", subject="heating", at=NOW - timedelta(days=20)))
     stranger = Party("oak@example.com", "stranger@example.org")
-    await house.intake.take(mail("four", subject="heating", party=stranger))
+    await house.intake.handle(mail("four", subject="heating", party=stranger))
     assert await house.texts("mail:one") == ["I am one", "I am two"]
     assert await house.texts("mail:three") == ["I am three"]
     assert await house.texts("mail:four") == ["I am four"]
@@ -149,7 +149,7 @@ async def test_mail_that_names_no_other_goes_by_people_and_subject_for_a_time(ho
 
 async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
     """F20: the sender's own date is for show; recency is the time of receipt."""
-    await house.intake.take(mail("one", sent_at=datetime(2234, 6, 16, tzinfo=UTC), extra={"subject": "Hi"}))
+    await house.intake.handle(mail("one", sent_at=datetime(2234, 6, 16, tzinfo=UTC), extra={"subject": "Hi"}))
     details = await house.backbone.store.get(MessageDetails, "mail:one one")
     assert details is not None
     assert (details.facts, details.sent_at) == ({"subject": "Hi"}, datetime(2234, 6, 16, tzinfo=UTC))
@@ -160,8 +160,8 @@ async def test_what_is_not_said_is_kept_beside_a_message(house: House) -> None:
 
 async def test_of_a_mail_everything_is_kept_beside_what_is_new(house: House) -> None:
     whole = "Yes!\n> Shall we come at nine?"
-    await house.intake.take(mail("one", text="Yes!", full_text=whole))
-    await house.intake.take(mail("two", text="ü" * 100_000, full_text="ü" * 149_999))
+    await house.intake.handle(mail("one", text="Yes!", full_text=whole))
+    await house.intake.handle(mail("two", text="ü" * 100_000, full_text="ü" * 149_999))
     [one] = await house.backbone.store.messages("mail:one")
     assert (one.text, one.whole) == ("Yes!", whole)
     [two] = await house.backbone.store.messages("mail:two")
@@ -171,13 +171,13 @@ async def test_of_a_mail_everything_is_kept_beside_what_is_new(house: House) -> 
 async def test_deliveries_never_go_back_and_are_no_turns(house: House) -> None:
     """F49: delivered, sent, delivered stays delivered; and an id seen in a state is no known message."""
     for state, rank in (("delivered", 40), ("sent", 20), ("delivered", 40)):
-        taken = await house.intake.take(DeliveryUpdate("SM1", state, rank, NOW))
+        taken = await house.intake.handle(DeliveryUpdate("SM1", state, rank, NOW))
         assert taken.outcome == "noted"
     status = await house.backbone.store.get(DeliveryStatus, "SM1")
     assert status is not None
     assert status.state == "delivered"
     assert await house.backbone.store.counts() == {**await house.backbone.store.counts(), "turns": 0}
-    assert (await house.intake.take(sms(1))).outcome == "settled"
+    assert (await house.intake.handle(sms(1))).outcome == "settled"
 
 
 def call(state: str, *said: str, seconds: int = 0) -> CallEvent:
@@ -198,8 +198,8 @@ def call(state: str, *said: str, seconds: int = 0) -> CallEvent:
 async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(house: House) -> None:
     """F31: completed without a transcript, ringing late, completed with it, and the same again."""
     for one in (call("completed"), call("ringing", seconds=-30), call("completed", "Hi", "Bye"), call("completed")):
-        await house.intake.take(one)
-    await house.intake.take(call("completed", "Hi", "Bye"))
+        await house.intake.handle(one)
+    await house.intake.handle(call("completed", "Hi", "Bye"))
     house.clock.advance(timedelta(minutes=10))
     await house.answering.once()
     voice = f"voice:{THEIRS}"
@@ -208,9 +208,9 @@ async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(house: Ho
 
 async def test_what_a_state_tells_of_a_call_waits_for_the_report(house: House) -> None:
     """An end that comes before the whole transcript makes no turn of its own."""
-    await house.intake.take(replace(call("completed", "Hi"), whole=False))
+    await house.intake.handle(replace(call("completed", "Hi"), whole=False))
     assert await house.turns(f"voice:{THEIRS}") == 0
-    await house.intake.take(call("completed", "Hi", "Bye"))
+    await house.intake.handle(call("completed", "Hi", "Bye"))
     house.clock.advance(timedelta(minutes=10))
     await house.answering.once()
     voice = f"voice:{THEIRS}"
@@ -218,7 +218,7 @@ async def test_what_a_state_tells_of_a_call_waits_for_the_report(house: House) -
 
 
 async def test_a_call_whose_transcript_never_comes_is_settled_without(house: House) -> None:
-    await house.intake.take(call("completed"))
+    await house.intake.handle(call("completed"))
     assert await house.turns(f"voice:{THEIRS}") == 0
     house.clock.advance(timedelta(minutes=3))
     assert await house.answering.once() == 1
@@ -227,7 +227,7 @@ async def test_a_call_whose_transcript_never_comes_is_settled_without(house: Hou
 
 
 async def test_a_long_call_is_one_turn(house: House) -> None:
-    await house.intake.take(call("completed", *(f"word {number}" for number in range(75))))
+    await house.intake.handle(call("completed", *(f"word {number}" for number in range(75))))
     voice = f"voice:{THEIRS}"
     assert (len(await house.texts(voice)), await house.turns(voice)) == (75, 1)
 
@@ -244,9 +244,9 @@ async def test_a_group_that_moved_is_one_conversation(house: House, order: str) 
     """F34: its service messages come before, between or after what is said under the new id."""
     for number, what in enumerate(order.split(), 1):
         if what == "move":
-            await house.intake.take(ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
+            await house.intake.handle(ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
         else:
-            await house.intake.take(telegram("-45" if what == "old" else "-100247", number))
+            await house.intake.handle(telegram("-45" if what == "old" else "-100247", number))
     rows = (await house.backbone.inbox.page(_everything())).rows
     assert len(rows) == 1
     said = order.split()
@@ -262,7 +262,7 @@ def _everything() -> Any:
 
 async def test_an_edit_changes_what_is_stored_and_settles_nothing(house: House) -> None:
     """F8: an edit of nothing but its marks, then of its words, then the older one once more; and one of the unknown."""
-    await house.intake.take(telegram("-45", 10))
+    await house.intake.handle(telegram("-45", 10))
     edited = MessageEdited("-45:10", Thread("telegram:-45"), NOW + timedelta(seconds=20), "-45 10")
     for one in (
         edited,
@@ -270,14 +270,14 @@ async def test_an_edit_changes_what_is_stored_and_settles_nothing(house: House) 
         replace(edited, at=NOW + timedelta(seconds=30), text="stop it"),
         replace(edited, provider_id="-45:11", text="who?"),
     ):
-        assert (await house.intake.take(one)).outcome == "edited"
+        assert (await house.intake.handle(one)).outcome == "edited"
     [message] = await house.backbone.store.messages("telegram:-45")
     assert (message.text, message.edited_at) == ("go on", NOW + timedelta(seconds=40))
     assert await house.turns("telegram:-45") == 1
 
 
 async def test_what_means_nothing_is_nothing(house: House) -> None:
-    assert (await house.intake.take(Ignored("service"))).outcome == "nothing"
+    assert (await house.intake.handle(Ignored("service"))).outcome == "nothing"
     assert (await house.backbone.store.counts())["conversations"] == 0
 
 
@@ -289,22 +289,22 @@ async def test_an_answer_is_settled_with_what_it_answers_and_waits_to_be_sent(ho
         return "We are on it."
 
     house.responder = answer
-    assert (await house.intake.take(sms(1))).outcome == "saved"
+    assert (await house.intake.handle(sms(1))).outcome == "saved"
     assert await house.turns() == 0
     assert await house.answering.once() == 1
     assert await house.texts() == ["Hello", "We are on it."]
     assert (await house.turns(), len(asked), asked[0].recipient) == (1, 1, THEIRS)
     [waiting] = await house.dispatched()
     assert waiting["automatic"] is True
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     assert await house.answering.once() == 0
     assert await house.turns() == 1
 
 
 async def test_what_comes_together_is_answered_once(house: House) -> None:
     house.responder = _words("Both.")
-    await house.intake.take(sms(1))
-    await house.intake.take(sms(2, "And the heating"))
+    await house.intake.handle(sms(1))
+    await house.intake.handle(sms(2, "And the heating"))
     await house.answering.once()
     assert await house.texts() == ["Hello", "And the heating", "Both."]
     assert await house.answering.once() == 0
@@ -313,7 +313,7 @@ async def test_what_comes_together_is_answered_once(house: House) -> None:
 async def test_the_parts_of_an_album_are_one_turn(house: House) -> None:
     """Also where nobody answers: they come one by one, within moments."""
     for number in range(3):
-        await house.intake.take(sms(number + 1, f"picture {number}", album="A1"))
+        await house.intake.handle(sms(number + 1, f"picture {number}", album="A1"))
     assert await house.answering.once() == 0
     house.clock.advance(timedelta(seconds=3))
     assert await house.answering.once() == 1
@@ -324,18 +324,18 @@ async def test_the_parts_of_an_album_are_one_turn(house: House) -> None:
 async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(house: House, hush: SuppressReason) -> None:
     """F16."""
     house.responder = _words("No!")
-    assert (await house.intake.take(sms(1, suppress=hush))).outcome == "settled"
+    assert (await house.intake.handle(sms(1, suppress=hush))).outcome == "settled"
     assert await house.answering.once() == 0
     assert await house.texts() == ["Hello"]
 
 
 async def test_after_stop_no_machine_answers_until_start(house: House) -> None:
     house.responder = _words("Hi")
-    await house.intake.take(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
-    await house.intake.take(sms(2, "Are you there?"))
+    await house.intake.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await house.intake.handle(sms(2, "Are you there?"))
     await house.answering.once()
     assert (await house.texts(), await house.turns()) == (["STOP", "Are you there?"], 2)
-    await house.intake.take(sms(3, "START", extra={"opt": "in"}))
+    await house.intake.handle(sms(3, "START", extra={"opt": "in"}))
     opt_out = await house.backbone.store.opt_out(Channel.SMS, THEIRS)
     assert opt_out is not None
     assert not opt_out.opted_out
@@ -354,7 +354,7 @@ async def test_a_responder_that_fails_is_asked_again_later(house: House) -> None
         return "At last"
 
     house.responder = answer
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     for wait in (0, 5, 30):
         house.clock.advance(timedelta(seconds=wait))
         assert await house.answering.once() == 1
@@ -372,7 +372,7 @@ async def test_whoever_dies_while_it_is_asked_leaves_the_answer_to_another_and_i
         return "never"
 
     house.responder = hang
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     dying = asyncio.create_task(house.answering.once())
     await asked.wait()
     dying.cancel()
@@ -393,6 +393,6 @@ def _words(text: str) -> Responder:
 
 
 async def test_the_message_of_a_mail_that_we_sent_is_ours(house: House) -> None:
-    await house.intake.take(mail("one", extra={"direction": "outbound"}))
+    await house.intake.handle(mail("one", extra={"direction": "outbound"}))
     [ours] = await house.backbone.store.messages("mail:one")
     assert (ours.direction, ours.role) == (Direction.OUTBOUND, Role.AGENT)

@@ -55,10 +55,10 @@ class Witness:
 async def test_what_later_deliveries_need_is_remembered_before_the_message(house: House, *, answering: bool) -> None:
     """A process that dies in between gets the message again; an immediate reply finds its route."""
     witness = Witness(house)
-    intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, answering=answering)
-    await intake.take(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
-    await intake.take(sms(2))
-    await intake.take(mail("three", extra={"subject": "Hi"}))
+    intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, auto_reply=answering)
+    await intake.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await intake.handle(sms(2))
+    await intake.handle(mail("three", extra={"subject": "Hi"}))
     assert witness.seen == {
         "SM1": ["message-details", "route", "opt-out"],
         "SM2": ["route", "opt-out"],
@@ -91,9 +91,9 @@ class Forgetful:
 async def test_a_message_is_stored_only_after_what_belongs_to_it(house: House, kind: str) -> None:
     stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
     with pytest.raises(StoreError, match="the disk is full"):
-        await Ingest(house.backbone, Forgetful(house, kind), house.clock).take(stop)
+        await Ingest(house.backbone, Forgetful(house, kind), house.clock).handle(stop)
     assert (await house.backbone.store.counts())["conversations"] == 0
-    await house.intake.take(stop)
+    await house.intake.handle(stop)
     assert await house.texts() == ["STOP"]
     store = house.backbone.store
     assert await store.get(Route, f"sms:{THEIRS}") is not None

@@ -19,7 +19,7 @@ async def say(house: House, number: int, sender: dict[str, Any], at: timedelta =
     chat = {"id": 7, "type": "private"}
     message = {"message_id": number, "date": 1772366405, "chat": chat, "text": "Hi", **sender}
     [one] = parse(json_request({"update_id": number, "message": message}), now=NOW + at, bot="1")
-    await house.intake.take(one)
+    await house.intake.handle(one)
 
 
 async def shown(house: House, *people: str) -> dict[str, str]:
@@ -48,8 +48,8 @@ async def test_a_group_that_speaks_is_shown_by_its_title(house: House) -> None:
 
 
 async def test_who_bears_no_name_has_none_and_ours_are_not_told_as_theirs(house: House) -> None:
-    await house.intake.take(sms(1))
+    await house.intake.handle(sms(1))
     await say(house, 1, {"from": {"id": 77}})
-    await house.intake.take(replace(sms(2), extra={"name": "We", "direction": "outbound"}))
+    await house.intake.handle(replace(sms(2), extra={"name": "We", "direction": "outbound"}))
     assert await shown(house, "user77", "+15158226442") == {}
     assert await shown(house) == {}

@@ -35,7 +35,7 @@ def mail(
     raw = "".join(f"{key}: {value}\n" for key, value in headers.items()) + f"\nI am {name}.\n"
     at = NOW + timedelta(seconds=more.get("after", 0))
     own = frozenset({"@homes.example"})
-    return read_mail(raw.encode(), MailReceipt(at=at, accounts=(OURS,), own=own, extra=more.get("extra", {})))
+    return read_mail(raw.encode(), MailReceipt(at=at, accounts=(OURS,), own_addresses=own, extra=more.get("extra", {})))
 
 
 async def route(house: House, conversation: str) -> Any:
@@ -45,7 +45,7 @@ async def route(house: House, conversation: str) -> Any:
 async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(house: House) -> None:
     """Each has a conversation of their own, although the form writes for all, under one subject."""
     for who in ("ada", "bob"):
-        await house.intake.take(mail(f"form-{who}@x", "forms@site.example", f"{who}@example.org", subject="Contact"))
+        await house.intake.handle(mail(f"form-{who}@x", "forms@site.example", f"{who}@example.org", subject="Contact"))
     for who in ("ada", "bob"):
         conversation = f"mail:form-{who}@x"
         found: Any = await route(house, conversation)
@@ -60,10 +60,10 @@ async def test_whoever_is_answered_there_may_write_from_there(house: House) -> N
         return f"To {one.recipient}"
 
     house.responder = said
-    await house.intake.take(mail("one@x", "ada@work.example", "ada@home.example"))
+    await house.intake.handle(mail("one@x", "ada@work.example", "ada@home.example"))
     await house.answering.once()
     answer = mail("two@x", "ada@home.example", headers={"References": "<one@x>"}, after=60)
-    await house.intake.take(answer)
+    await house.intake.handle(answer)
     await house.answering.once()
     texts = await house.texts("mail:one@x")
     assert texts.count("To ada@home.example") == 2
@@ -72,10 +72,10 @@ async def test_whoever_is_answered_there_may_write_from_there(house: House) -> N
 
 async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_away(house: House) -> None:
     """Whoever forges the tenant's address would read what we answer, and the tenant would not."""
-    await house.intake.take(mail("one@x", "ada@example.org"))
+    await house.intake.handle(mail("one@x", "ada@example.org"))
     forged = mail("two@x", "ada@example.org", "mallory@example.net", headers={"References": "<one@x>"}, after=60)
     for _ in range(2):
-        await house.intake.take(forged)
+        await house.intake.handle(forged)
     assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
     known = await house.backbone.store.conversation("mail:one@x")
     assert known is not None
@@ -83,22 +83,22 @@ async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_a
 
 
 async def test_one_who_is_in_the_conversation_may_be_named(house: House) -> None:
-    await house.intake.take(mail("one@x", "ada@example.org", headers={"Cc": "flatmate@example.org"}))
+    await house.intake.handle(mail("one@x", "ada@example.org", headers={"Cc": "flatmate@example.org"}))
     later = mail("two@x", "ada@example.org", "flatmate@example.org", headers={"References": "<one@x>"}, after=60)
-    await house.intake.take(later)
+    await house.intake.handle(later)
     assert (await route(house, "mail:one@x")).recipient == "flatmate@example.org"
 
 
 async def test_a_second_delivery_answers_where_the_first_one_did(house: House) -> None:
     for _ in range(2):
-        await house.intake.take(mail("one@x", "forms@site.example", "ada@example.org"))
+        await house.intake.handle(mail("one@x", "forms@site.example", "ada@example.org"))
     assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
 
 
 async def test_a_stranger_s_wish_changes_nothing(house: House) -> None:
-    await house.intake.take(mail("one@x", "ada@example.org"))
+    await house.intake.handle(mail("one@x", "ada@example.org"))
     stranger = mail("two@x", "mallory@example.net", "ada@example.org", headers={"References": "<one@x>"}, after=60)
-    await house.intake.take(stranger)
+    await house.intake.handle(stranger)
     found = await route(house, "mail:one@x")
     assert (found.recipient, found.message_id) == ("ada@example.org", "one@x")
 

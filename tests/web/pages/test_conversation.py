@@ -204,9 +204,11 @@ async def test_before_a_reply_it_is_said_that_the_person_wrote_stop(site: Site) 
     words = "This person opted out (STOP):"
     async with site.client() as client:
         for number, (opt, said) in enumerate((("", False), ("out", True), ("in", False))):
-            await intake.take(sms(number, opt or "Hello", at=site.backbone.clock(), extra={"opt": opt} if opt else {}))
+            await intake.handle(
+                sms(number, opt or "Hello", at=site.backbone.clock(), extra={"opt": opt} if opt else {})
+            )
             assert (words in (await client.get(path)).text) is said
-        await intake.take(sms(9, "STOP", at=site.backbone.clock(), extra={"opt": "out"}))
+        await intake.handle(sms(9, "STOP", at=site.backbone.clock(), extra={"opt": "out"}))
         assert words not in (await client.get(PATH)).text
 
 

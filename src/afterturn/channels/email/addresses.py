@@ -69,28 +69,28 @@ def _entries(header: str) -> Iterator[list[str]]:
 def _tokens(header: str) -> Iterator[str]:
     """Quotes, comments and brackets that are closed, commas, and what is between them."""
     delimited = {'"': _QUOTE, "(": _COMMENT, "<": _BRACKETS}
-    place = 0
-    while place < len(header):
-        pattern = delimited.get(header[place])
-        match = pattern.match(header, place) if pattern else None
+    position = 0
+    while position < len(header):
+        pattern = delimited.get(header[position])
+        match = pattern.match(header, position) if pattern else None
         if match and not match[1]:
             if match.end() >= len(header) - 1:  # none that begins later is closed either
-                del delimited[header[place]]
+                del delimited[header[position]]
             match = None
-        match = match or _TEXT.match(header, place)
+        match = match or _TEXT.match(header, position)
         assert match is not None
         yield match[0]
-        place = match.end()
+        position = match.end()
 
 
 def _mailbox(entry: list[str]) -> str | None:
     bracketed = [token[1:-1] for token in entry if token.startswith("<") and token.endswith(">")]
     if bracketed:
-        return next(filter(None, (_address(_ROUTE.sub("", one.strip(), count=1)) for one in bracketed)), None)
+        return next(filter(None, (_address(_ROUTE.sub("", token.strip(), count=1)) for token in bracketed)), None)
     text = _joined("".join(entry))
     # What stands before a colon is the name of a group.
-    if one := _address(text) or _address(text.rpartition(":")[2]):
-        return one
+    if address := _address(text) or _address(text.rpartition(":")[2]):
+        return address
     words = (word for token in entry if not token.startswith('"') for word in _APART.split(_joined(token)))
     return next(filter(None, map(_address, words)), None)
 

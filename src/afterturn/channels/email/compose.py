@@ -48,7 +48,7 @@ def compose(message: OutboundMessage, provider: str, *, sender: str, region: str
     mail = MailMessage(policy=compat32)
     mail["From"] = formataddr((name, ours))
     mail["To"] = ",\n ".join(mail_addresses(message.recipients, provider))
-    (account,) = mail_addresses((message.account,), provider) if _looks_like_one(message.account) else (ours,)
+    (account,) = mail_addresses((message.account,), provider) if _is_mail_address(message.account) else (ours,)
     if account.lower() != ours.lower():
         mail["Reply-To"] = account
     mail["Subject"] = _subject(message.subject)
@@ -82,14 +82,14 @@ def name_and_address(sender: str, provider: str) -> tuple[str, str]:
 
 def mail_addresses(addresses: Iterable[str], provider: str) -> tuple[str, ...]:
     """Each once, with domains in ASCII. Raises Undeliverable for what is no address, for none and for too many."""
-    valid = tuple(dict.fromkeys(_address(one, provider) for one in addresses))
+    valid = tuple(dict.fromkeys(_address(address, provider) for address in addresses))
     if not 0 < len(valid) <= MAX_RECIPIENTS:
         raise Undeliverable(provider, Reason.BAD_ADDRESS)
     return valid
 
 
-def _address(given: str, where: str) -> str:
-    local, _, domain = given.strip().rpartition("@")
+def _address(text: str, where: str) -> str:
+    local, _, domain = text.strip().rpartition("@")
     try:
         address = f"{local}@{domain.encode('idna').decode()}"
     except UnicodeError:
@@ -99,7 +99,7 @@ def _address(given: str, where: str) -> str:
     return address
 
 
-def _looks_like_one(account: str) -> bool:
+def _is_mail_address(account: str) -> bool:
     return "@" in account
 
 

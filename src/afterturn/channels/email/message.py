@@ -55,15 +55,15 @@ _SES_ID = re.compile(r"([0-9a-f]{16}-[0-9a-f-]{36}-\d{6})@[a-z0-9-]{1,40}\.amazo
 
 @dataclass(frozen=True, slots=True)
 class MailReceipt:
-    """How a mail reached us: what its sender has no say in.
+    """How a mail was received: facts that its sender does not control.
 
-    ``accounts``: the mailboxes of ours that it was delivered to, if known; ``own``: our addresses, or domains as
-    ``@example.com``; ``mail_id``: what the provider calls it; ``suppress``: set if the provider found it to be spam.
+    ``accounts``: our mailboxes that it was delivered to, if known; ``own_addresses``: our addresses, or domains such as
+    ``@example.com``; ``mail_id``: the provider's id; ``suppress``: set if the provider classified it as spam.
     """
 
     at: datetime
     accounts: tuple[str, ...] = ()
-    own: frozenset[str] = frozenset()
+    own_addresses: frozenset[str] = frozenset()
     mail_id: str | None = None
     envelope_sender: str = ""
     suppress: SuppressReason | None = None
@@ -106,18 +106,20 @@ def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
     message_id = _name(mail, receipt)
     text, whole, extra = _text(mail)
     sender = mail.sender or receipt.envelope_sender.lower() or NOBODY
-    own = receipt.own | frozenset(receipt.accounts)
-    outbound = is_own(sender, own)
+    own_addresses = receipt.own_addresses | frozenset(receipt.accounts)
+    outbound = is_own(sender, own_addresses)
     account = sender if outbound and not receipt.accounts else _account(mail, receipt)
-    suppress = suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own=own) or receipt.suppress
+    suppress = (
+        suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own_addresses=own_addresses) or receipt.suppress
+    )
     if outbound and receipt.extra.get("dmarc") == "FAIL":
-        # In our name, and our own domain disowns it: nothing that we have said.
+        # In our name, and our own_addresses domain disowns it: nothing that we have said.
         outbound, suppress, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
-    answers = _answers(mail, receipt, account, own) if suppress is None and not outbound else None
+    answers = _answers(mail, receipt, account, own_addresses) if suppress is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
-        sender = next((address for address in mail.recipients if not is_own(address, own)), sender)
-    others = (sender, *(address for address in mail.recipients if not is_own(address, own)))
+        sender = next((address for address in mail.recipients if not is_own(address, own_addresses)), sender)
+    others = (sender, *(address for address in mail.recipients if not is_own(address, own_addresses)))
     people = dict.fromkeys(_short_id(address) for address in others if address not in {account, NOBODY})
     return InboundMessage(
         channel=Channel.EMAIL,
@@ -142,7 +144,9 @@ def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
     message_id = "".join(message_ids(mail, "Message-ID")[:1])
     fingerprint = _fingerprint(mail, kept)
     name = message_id or mail_id or f"sha256-{fingerprint}"
-    found, parts, trouble = _content(mail, kept, name) if problem is None else (Content(_undivided(kept), []), [], None)
+    content, parts, trouble = (
+        _content(mail, kept, name) if problem is None else (Content(_undivided(kept), []), [], None)
+    )
     headers = {name.lower(): raw_header(mail, name) for name in READ_HEADERS}
     earlier = [*message_ids(mail, "References"), *message_ids(mail, "In-Reply-To")]
     kinds = [part.get_content_type() for part in parts]
@@ -151,12 +155,12 @@ def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
         sender="".join(addresses(mail, "From")[:1] or addresses(mail, "Sender")[:1]),
         recipients=tuple(addresses(mail, "To", "Cc")),
         subject=header(mail, "Subject"),
-        text=found.text,
+        text=content.text,
         fingerprint=fingerprint,
         sent_at=parse_date(raw_header(mail, "Date")),
         reply_to=_reply_to(mail),
         references=tuple(earlier or _reported_on(parts)),
-        attachments=found.attachments,
+        attachments=content.attachments,
         headers=headers,
         kinds=kinds,
         problem=problem or trouble or ("too large" if len(raw) > len(kept) else None),
@@ -164,10 +168,12 @@ def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
 
 
 def _reply_to(mail: MailMessage) -> str:
-    """The first address, where one is written there: answers go to none that is pieced together."""
+    """The first address, where address is written there: answers go to none that is pieced together."""
     header_text = raw_header(mail, "Reply-To").lower()
     return "".join(
-        one for one in addresses(mail, "Reply-To")[:1] if re.search(rf"(?<![^\s<,;:\"]){re.escape(one)}\b", header_text)
+        address
+        for address in addresses(mail, "Reply-To")[:1]
+        if re.search(rf"(?<![^\s<,;:\"]){re.escape(address)}\b", header_text)
     )
 
 
@@ -266,16 +272,21 @@ def _account(mail: ReceivedMail, receipt: MailReceipt) -> str:
     """The mailbox that was written to: of those that it was delivered to the one that the sender names."""
     delivered = [account.lower() for account in receipt.accounts]
     named = [address for address in mail.recipients if address in delivered]
-    ours = [address for address in mail.recipients if is_own(address, receipt.own)]
+    ours = [address for address in mail.recipients if is_own(address, receipt.own_addresses)]
     return next(iter([*named, *delivered, *ours, *mail.recipients]), NOBODY)
 
 
-def _answers(mail: ReceivedMail, receipt: MailReceipt, account: str, own: Collection[str]) -> str | None:
+def _answers(mail: ReceivedMail, receipt: MailReceipt, account: str, own_addresses: Collection[str]) -> str | None:
     """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
     disowned by its sender's domain.
     """
     reply_to = mail.reply_to
-    if not is_address(reply_to) or len(reply_to) > MAX_ID_CHARS or reply_to == account or is_own(reply_to, own):
+    if (
+        not is_address(reply_to)
+        or len(reply_to) > MAX_ID_CHARS
+        or reply_to == account
+        or is_own(reply_to, own_addresses)
+    ):
         return None
     return None if receipt.extra.get("dmarc") == "FAIL" else reply_to
 
@@ -284,15 +295,15 @@ def _thread(mail: ReceivedMail, message_id: str) -> Thread:
     ids = list(dict.fromkeys(mail.references))
     root = ids[0] if ids else mail.group or mail.message_id or message_id
     nearest = [*ids[:-MAX_AFTER:-1], *ids[:1]]
-    names = [name for given in nearest for name in _names_of(given)]
+    names = [name for message_id in nearest for name in _names_of(message_id)]
     subject = normal_subject(mail.subject[:MAX_FACT_CHARS])
     return Thread(legal_id("mail:", root), tuple(dict.fromkeys(names)), clean_line(subject) or None)
 
 
-def _names_of(given: str) -> list[str]:
+def _names_of(message_id: str) -> list[str]:
     """Under which provider ids a mail may be known: SES calls one that it sent by the local part alone."""
-    ses = _SES_ID.fullmatch(given)
-    return [legal_id("", given), *([ses[1]] if ses else [])]
+    ses = _SES_ID.fullmatch(message_id)
+    return [legal_id("", message_id), *([ses[1]] if ses else [])]
 
 
 def _short_id(address: str) -> str:

@@ -127,9 +127,9 @@ def _headers(lines: Sequence[str]) -> int | None:
             continue
         labels = [label]
         for below in lines[i + 1 : i + 12]:
-            found = _label(below)
-            if found:
-                labels.append(found)
+            label_below = _label(below)
+            if label_below:
+                labels.append(label_below)
             elif not below.strip() or len(labels) == 1:
                 break
         if len(labels) >= 3 and _SUBJECT.intersection(labels):
@@ -142,8 +142,8 @@ def _marked(lines: Sequence[str]) -> int | None:
 
 
 def _label(line: str) -> str:
-    found = _LABEL.match(line[:200])
-    return found[1].strip().replace(" ", "").lower() if found else ""
+    match = _LABEL.match(line[:200])
+    return match[1].strip().replace(" ", "").lower() if match else ""
 
 
 def _above_rules(lines: Sequence[str], cut: int) -> int:

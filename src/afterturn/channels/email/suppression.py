@@ -57,14 +57,18 @@ _OF_REPORT = {
 
 
 def suppress_reason(
-    headers: Mapping[str, str], *, kinds: Collection[str] = (), sender: str = "", own: Collection[str] = frozenset()
+    headers: Mapping[str, str],
+    *,
+    kinds: Collection[str] = (),
+    sender: str = "",
+    own_addresses: Collection[str] = frozenset(),
 ) -> SuppressReason | None:
-    """Why a mail must not be answered, if so.
+    """Why a mail must not be answered automatically; None if it may be.
 
-    ``headers``: :data:`READ_HEADERS` by their names in lower case; ``kinds``: the media types of its parts; ``own``:
-    addresses of ours, or domains as ``@example.com``.
+    ``headers``: :data:`READ_HEADERS` by their names in lower case; ``kinds``: the media types of its parts;
+    ``own_addresses``: our addresses, or domains such as ``@example.com``.
     """
-    if headers.get(OWN_HEADER.lower()) or is_own(sender, own):
+    if headers.get(OWN_HEADER.lower()) or is_own(sender, own_addresses):
         return SuppressReason.OWN
     return _reported(headers, kinds) or _automatic(headers, sender) or _bulk(headers)
 

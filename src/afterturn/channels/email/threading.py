@@ -23,6 +23,6 @@ def normal_subject(subject: str) -> str:
     return " ".join(_REPLY_MARKS.sub("", subject, count=1).casefold().split())
 
 
-def is_own(address: str, own: Collection[str]) -> bool:
+def is_own(address: str, own_addresses: Collection[str]) -> bool:
     """Whether an address is ours, by itself or by its domain (``@example.com``)."""
-    return address in own or f"@{address.rpartition('@')[2]}" in own
+    return address in own_addresses or f"@{address.rpartition('@')[2]}" in own_addresses

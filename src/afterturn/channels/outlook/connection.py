@@ -56,7 +56,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             login=settings.graph_login,
         )
         if mailboxes is None:
-            fetcher = GraphFetcher(graph, own=context.own_addresses)
+            fetcher = GraphFetcher(graph, own_addresses=context.own_addresses)
             yield ProviderConnection(
                 endpoints(settings, context),
                 [SenderBinding(Channel.EMAIL, GraphSender(graph))],
@@ -65,7 +65,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             return
         names = mailboxes.names
         fetcher = GraphFetcher(
-            graph, own=context.own_addresses, accounts={name: name for name in names}, mailbox_of=mailboxes.of
+            graph, own_addresses=context.own_addresses, accounts={name: name for name in names}, mailbox_of=mailboxes.of
         )
         assert settings.graph_client_state is not None
         subscriptions = GraphSubscriptions(
@@ -75,7 +75,7 @@ async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncI
             context.clock,
             url=public_url(str(context.public_url), f"{WEBHOOKS_PATH}/graph"),
             client_state=settings.graph_client_state.get_secret_value(),
-            take=context.receive,
+            receive=context.receive,
         )
         yield ProviderConnection(
             endpoints(settings, context),

@@ -30,8 +30,10 @@ Mailbox = Callable[[str], Awaitable[str | None]]
 
 
 class GraphFetcher:
-    """``accounts``: the mailboxes by the user ids that resources name (and by themselves); ``own``: our addresses, or
-    domains as ``@example.com``; ``mailbox_of``: where it is given, mail of no other mailbox is fetched.
+    """Fetches mail that a notification names.
+
+    ``accounts``: mailboxes by user id and by address; ``own_addresses``: our addresses, or domains such as
+    ``@example.com``; ``mailbox_of``: if set, only mail of our mailboxes is fetched.
     """
 
     def __init__(
@@ -39,12 +41,12 @@ class GraphFetcher:
         access: GraphClient,
         *,
         accounts: Mapping[str, str] | None = None,
-        own: Collection[str] = frozenset(),
+        own_addresses: Collection[str] = frozenset(),
         mailbox_of: Mailbox | None = None,
     ) -> None:
         self._access = access
         self._accounts = {user.lower(): account for user, account in (accounts or {}).items()}
-        self._own = own
+        self._own_addresses = own_addresses
         self._mailbox_of = mailbox_of
 
     async def fetch(self, asked_for: FetchRequest) -> ChannelEvent:
@@ -95,7 +97,7 @@ class GraphFetcher:
         if not message:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
         accounts = (account,) if (account := self._account(steps)) else ()
-        return parse_fetched(message, now=self._access.clock(), accounts=accounts, own=self._own)
+        return parse_fetched(message, now=self._access.clock(), accounts=accounts, own_addresses=self._own_addresses)
 
     def _account(self, steps: list[str]) -> str | None:
         """The mailbox of ``users/<id>/messages/<id>`` or ``users('<id>')/…``, where ``id`` may name the tenant too."""

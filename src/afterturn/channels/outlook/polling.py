@@ -1,7 +1,7 @@
-"""What is known of a mailbox in Outlook, and what has to be done about it. Pure, but for :class:`Mailboxes`' notes.
+"""State of an Outlook mailbox, and which actions are due. Pure, except for :class:`Mailboxes`.
 
-A subscription ends after some days, may be removed, and does not bring what came while nobody listened. So it is
-renewed long before, made anew, and the mailbox is looked through periodically for mail that no notification named.
+A subscription expires after some days, may be removed, and does not repeat notifications that were missed. So it is
+renewed early and recreated if needed, and the mailbox is polled for mail that no notification named.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from afterturn.store.state import StateRecord, StateStore, Ties
 ACTIONS = ("reauthorize", "recreate", "resynchronize")
 
 RENEW_BELOW = timedelta(hours=46)
-"""Renewed about daily; whoever renews may be out for nearly two days."""
-LOOK_THROUGH_EVERY = timedelta(minutes=15)
+"""Renewed about daily, so that an outage may last nearly two days."""
+POLL_INTERVAL = timedelta(minutes=15)
 OVERLAP = timedelta(minutes=30)
-"""Looked at again each time: clocks differ, and a mail may be listed later than it was received."""
+"""Polled again each time: clocks differ, and a mail may be listed later than it was received."""
 
 GIVE_UP_AFTER = timedelta(days=3)
 """A mail that could not be fetched for so long is given up."""
@@ -83,36 +83,38 @@ class MissingMail(StateRecord):
 
 @dataclass(frozen=True, slots=True)
 class MailboxActions:
-    """Whoever has subscribed looks through the mailbox afterwards, so that nothing falls in between."""
+    """Actions that are due. A mailbox is also polled after it was subscribed, so that no mail is missed in between."""
 
     subscribe: bool = False
     renew: bool = False
-    look: bool = False
+    poll: bool = False
 
     def __bool__(self) -> bool:
-        return self.subscribe or self.renew or self.look
+        return self.subscribe or self.renew or self.poll
 
 
-def to_do(known: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime) -> MailboxActions:
-    """``requests``: Graph's newest ones by action; ``endpoint``: ours."""
-    if known is None:
-        return MailboxActions(subscribe=True, look=True)
-    open_ = {action for action, request in requests.items() if known.handled.get(action) != request}
-    if known.subscription is None or requests.get("recreate", "").partition(" ")[0] != known.subscription:
-        open_.discard("recreate")  # of a subscription that has a successor already
-    is_over = known.expires is None or known.expires <= now
-    subscribe = known.subscription is None or known.endpoint != endpoint or is_over or "recreate" in open_
-    ends_soon = known.expires is not None and known.expires - now < RENEW_BELOW
-    is_due = known.polled_at is None or abs(now - known.polled_at) >= LOOK_THROUGH_EVERY
+def actions_due(
+    state: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime
+) -> MailboxActions:
+    """The actions that are due. ``requests``: Graph's newest ones by action; ``endpoint``: of our webhook."""
+    if state is None:
+        return MailboxActions(subscribe=True, poll=True)
+    open_ = {action for action, request in requests.items() if state.handled.get(action) != request}
+    if state.subscription is None or requests.get("recreate", "").partition(" ")[0] != state.subscription:
+        open_.discard("recreate")  # of a subscription that was replaced already
+    is_over = state.expires is None or state.expires <= now
+    subscribe = state.subscription is None or state.endpoint != endpoint or is_over or "recreate" in open_
+    ends_soon = state.expires is not None and state.expires - now < RENEW_BELOW
+    is_due = state.polled_at is None or abs(now - state.polled_at) >= POLL_INTERVAL
     return MailboxActions(
         subscribe=subscribe,
         renew=not subscribe and (ends_soon or "reauthorize" in open_),
-        look=is_due or "resynchronize" in open_,
+        poll=is_due or "resynchronize" in open_,
     )
 
 
 class Mailboxes:
-    """What is remembered of those that are set up. ``names``: their addresses, in lower case."""
+    """Records of the mailboxes that are configured. ``names``: their addresses, in lower case."""
 
     def __init__(self, store: StateStore, clock: Clock, names: Collection[str]) -> None:
         self._store = store
@@ -120,28 +122,28 @@ class Mailboxes:
         self.names = tuple(dict.fromkeys(names))
 
     async def load(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str]]:
-        """What is known, and Graph's wishes: each as the subscription that it was about, and when it came."""
+        """The mailbox's state, and Graph's requests by action: each is the subscription's id and a time."""
         keys = {f"{mailbox} {action}": action for action in ACTIONS}
-        found = await self._store.get_many({MailboxState: [mailbox], LifecycleRequest: list(keys)})
-        requests = {keys[key]: request.text for key, request in found.all(LifecycleRequest).items()}
-        return found.get(MailboxState, mailbox), requests
+        records = await self._store.get_many({MailboxState: [mailbox], LifecycleRequest: list(keys)})
+        requests = {keys[key]: request.text for key, request in records.all(LifecycleRequest).items()}
+        return records.get(MailboxState, mailbox), requests
 
     async def save(self, state: MailboxState) -> None:
         await self._store.put(state)
 
     async def remember(self, subscription: str, mailbox: str) -> None:
-        """Before anything is told by it, or as good as: what is told too early is found by looking."""
+        """Save a subscription's mailbox. Mail that is notified before that is found by polling."""
         await self._store.put(SubscriptionOwner(key=subscription, mailbox=mailbox))
 
     async def of(self, subscription: str) -> str | None:
-        """The mailbox of a subscription of ours, if it is still set up."""
+        """The mailbox of a subscription, if it is still configured."""
         if not subscription:
             return None
         owner = await self._store.get(SubscriptionOwner, subscription)
         return owner.mailbox if owner is not None and owner.mailbox in self.names else None
 
     async def add_request(self, event: SubscriptionEvent) -> bool:
-        """Write down what Graph wants done, for whoever does it; false for a subscription that is none of ours."""
+        """Save what Graph requests; false if the subscription is not ours."""
         subscription = event.reference.get("subscription", "")
         mailbox = await self.of(subscription)
         if mailbox is None or event.action not in ACTIONS:

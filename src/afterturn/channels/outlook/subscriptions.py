@@ -1,6 +1,6 @@
-"""Mailboxes in Outlook are kept: each has a subscription that is valid, and no mail that nobody told of is missed.
+"""Keeps each Outlook mailbox subscribed, and polls it for mail that no notification named.
 
-One process at a time cares for a mailbox; whoever dies is followed by another one. What it does may be done twice.
+One process at a time updates a mailbox, under a lock that expires. An update may be repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from afterturn.channels.outlook.polling import (
     Mailboxes,
     MailboxState,
     MissingMail,
-    to_do,
+    actions_due,
 )
 from afterturn.channels.outlook.webhook import EXPAND, SELECT
 from afterturn.channels.sending import Reason, SendFailed, TryLater
@@ -34,26 +34,30 @@ from afterturn.ids import digest
 from afterturn.jobs.locks import Locks
 from afterturn.store.state import StateStore
 
-KEEPING = "outlook"
-"""Name of the locks of mailboxes."""
+LOCK_NAME = "outlook"
+"""Prefix of the mailboxes' lock keys."""
 
 LEASE = timedelta(minutes=10)
-SLACK = timedelta(days=1)
-"""Times of mail are Graph's. By so much our clock may be ahead of it for a while, and no mail is passed over."""
+CLOCK_TOLERANCE = timedelta(days=1)
+"""How far our clock may be ahead of Graph's without mail being missed: the times of mail are Graph's."""
 
-_IN_A_ROW = 20
-"""After so many failures one after the other it is not the mail that is sick."""
-_OF_ALL = frozenset({Reason.UNREACHABLE, Reason.THROTTLED, Reason.CONFIGURATION})
-"""What hits one mail hits the next one, too."""
-_PAUSES = (30, 60, 120, 300, 900)
-"""Seconds before the next try of what failed, each mailbox by itself; the last one again and again."""
+_MAX_CONSECUTIVE_FAILURES = 20
+"""After this many the mailbox fails, not the single mail."""
+_SHARED_FAILURES = frozenset({Reason.UNREACHABLE, Reason.THROTTLED, Reason.CONFIGURATION})
+"""Reasons that affect every mail."""
+_DELAYS = (30, 60, 120, 300, 900)
+"""Seconds before the next attempt, for each mailbox and operation; the last one repeats."""
 
-Take = Callable[[ChannelEvent, datetime], Awaitable[None]]
-"""The way that a notification goes: fetched, and taken in."""
+Receive = Callable[[ChannelEvent, datetime], Awaitable[None]]
+"""Fetches and stores an event, as WebhookRouter.receive does for a notification."""
 
 
 class GraphSubscriptions:
-    """``url``: where Graph tells; ``client_state``: what it has to say there; ``take``: for what it did not tell."""
+    """Subscribes, renews and polls the mailboxes.
+
+    ``url``: the webhook that Graph calls; ``client_state``: the secret in its requests; ``receive``: called for each
+    mail that was found by polling.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class GraphSubscriptions:
         *,
         url: str,
         client_state: str,
-        take: Take,
+        receive: Receive,
     ) -> None:
         self._graph = graph
         self._mailboxes = mailboxes
@@ -73,129 +77,142 @@ class GraphSubscriptions:
         self._url = url
         self._client_state = client_state
         self._endpoint = digest(url, client_state)
-        self._take = take
-        self._locks = Locks(store, clock, KEEPING)
+        self._receive = receive
+        self._locks = Locks(store, clock, LOCK_NAME)
         self._failures: dict[tuple[str, str], tuple[int, datetime]] = {}
         self.requested = asyncio.Event()
 
     async def once(self) -> None:
-        """Do what is to be done for each mailbox; one that fails keeps no other waiting. Raises StoreError."""
+        """Run the actions that are due. A mailbox that fails does not affect the others. Raises StoreError."""
         for mailbox in self._mailboxes.names:
-            if not (await self._look_up(mailbox))[2]:
+            if not (await self._load(mailbox))[2]:
                 continue
             lease = await self._locks.acquire(mailbox, LEASE)
             if lease is not None:
                 try:
-                    await self._keep(mailbox)
+                    await self._update(mailbox)
                 finally:
                     await self._locks.release(lease)
 
     async def handle(self, event: SubscriptionEvent) -> None:
-        """What Graph wants done is written down; this process or another one does it."""
-        known = await self._mailboxes.add_request(event)
-        status = event.action if known else "foreign-subscription"
+        """Save Graph's request; this process or another one runs it."""
+        is_ours = await self._mailboxes.add_request(event)
+        status = event.action if is_ours else "foreign-subscription"
         telemetry.log("subscription_event", level=logging.WARNING, stage=event.source, status=status)
         self.requested.set()
 
-    async def _look_up(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], MailboxActions]:
-        known, requests = await self._mailboxes.load(mailbox)
-        todo = to_do(known, requests, self._endpoint, self._clock())
-        may = self._may(mailbox, "subscription")
-        subscribe, renew, look = todo.subscribe and may, todo.renew and may, todo.look and self._may(mailbox, "look")
-        return known, requests, MailboxActions(subscribe, renew, look)
+    async def _load(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str], MailboxActions]:
+        state, requests = await self._mailboxes.load(mailbox)
+        due = actions_due(state, requests, self._endpoint, self._clock())
+        may_subscribe = self._may_try(mailbox, "subscription")
+        subscribe, renew, poll = (
+            due.subscribe and may_subscribe,
+            due.renew and may_subscribe,
+            due.poll and self._may_try(mailbox, "poll"),
+        )
+        return state, requests, MailboxActions(subscribe, renew, poll)
 
-    async def _keep(self, mailbox: str) -> None:
-        known, requests, todo = await self._look_up(mailbox)
-        if known is None:  # what was there before is for an import
-            known = MailboxState(key=mailbox, received_to=self._clock())
-            await self._mailboxes.save(known)
-        handled = dict(known.handled)
+    async def _update(self, mailbox: str) -> None:
+        state, requests, due = await self._load(mailbox)
+        if state is None:  # older mail is left to an import
+            state = MailboxState(key=mailbox, received_to=self._clock())
+            await self._mailboxes.save(state)
+        handled = dict(state.handled)
         has_subscribed = False
-        if todo.subscribe or todo.renew:
-            updated = await self._tried(mailbox, "subscription", self._subscribed(mailbox, known, renew=todo.renew))
+        if due.subscribe or due.renew:
+            updated = await self._with_backoff(
+                mailbox, "subscription", self._subscribe(mailbox, state, renew=due.renew)
+            )
             if updated is not None:
                 has_subscribed = True
                 handled |= {action: request for action, request in requests.items() if action != "resynchronize"}
-                known = _changed(updated, handled=handled)
-                await self._mailboxes.save(known)
-        if todo.look or (has_subscribed and self._may(mailbox, "look")):
-            updated = await self._tried(mailbox, "look", self._looked_through(mailbox, known))
+                state = _with_fields(updated, handled=handled)
+                await self._mailboxes.save(state)
+        if due.poll or (has_subscribed and self._may_try(mailbox, "poll")):
+            updated = await self._with_backoff(mailbox, "poll", self._poll(mailbox, state))
             if updated is not None:
                 handled |= {action: request for action, request in requests.items() if action == "resynchronize"}
-                await self._mailboxes.save(_changed(updated, handled=handled))
+                await self._mailboxes.save(_with_fields(updated, handled=handled))
 
-    async def _subscribed(self, mailbox: str, known: MailboxState, *, renew: bool) -> MailboxState:
-        before = known.subscription
-        found = await self._graph.renew(before) if renew and before is not None else None
-        if found is not None:
-            await self._mailboxes.remember(found.id, mailbox)  # or it would be forgotten, and what it tells refused
+    async def _subscribe(self, mailbox: str, state: MailboxState, *, renew: bool) -> MailboxState:
+        previous = state.subscription
+        subscription = await self._graph.renew(previous) if renew and previous is not None else None
+        if subscription is not None:
+            await self._mailboxes.remember(
+                subscription.id, mailbox
+            )  # or its record expires, and its notifications are refused
         else:
-            found = await self._graph.subscribe(mailbox, url=self._url, client_state=self._client_state)
-            await self._mailboxes.remember(found.id, mailbox)
-            if before is not None:
-                with contextlib.suppress(SendFailed):  # it ends by itself
-                    await self._graph.unsubscribe(before)
-        telemetry.log("subscribed", stage="graph", status="renewed" if found.id == before else "made")
-        return _changed(known, subscription=found.id, expires=found.expires, endpoint=self._endpoint)
+            subscription = await self._graph.subscribe(mailbox, url=self._url, client_state=self._client_state)
+            await self._mailboxes.remember(subscription.id, mailbox)
+            if previous is not None:
+                with contextlib.suppress(SendFailed):  # it expires
+                    await self._graph.unsubscribe(previous)
+        telemetry.log("subscribed", stage="graph", status="renewed" if subscription.id == previous else "created")
+        return _with_fields(state, subscription=subscription.id, expires=subscription.expires, endpoint=self._endpoint)
 
-    async def _looked_through(self, mailbox: str, known: MailboxState) -> MailboxState:
-        """Take in what came since it was looked through last. How far that is is saved page by page."""
-        begun, missing = self._clock(), None
-        since = min(known.received_to, begun) - OVERLAP
+    async def _poll(self, mailbox: str, state: MailboxState) -> MailboxState:
+        """Ingest mail that was received since the last poll. Progress is saved after each page."""
+        now, missing = self._clock(), None
+        since = min(state.received_to, now) - OVERLAP
         while True:
             page = await self._graph.received(mailbox, since)
-            failed = await self._all_taken(mailbox, page.mails)
-            missing = min(filter(None, (missing, failed)), default=None)
+            oldest_failed = await self._ingest_page(mailbox, page.mails)
+            missing = min(filter(None, (missing, oldest_failed)), default=None)
             if not page.mails or not page.more:
-                newest = max([known.received_to, *(one.at for one in page.mails)])
-                return _changed(known, received_to=missing or max(min(newest, begun), begun - SLACK), polled_at=begun)
+                newest = max([state.received_to, *(mail.at for mail in page.mails)])
+                return _with_fields(
+                    state, received_to=missing or max(min(newest, now), now - CLOCK_TOLERANCE), polled_at=now
+                )
             newest = page.mails[-1].at
             if missing is None:
-                known = _changed(known, received_to=max(known.received_to, newest))
-                await self._mailboxes.save(known)
-            if newest <= since:  # a page of mail of one second
-                telemetry.log("mailbox_cut", level=logging.ERROR, stage="graph", count=len(page.mails))
+                state = _with_fields(state, received_to=max(state.received_to, newest))
+                await self._mailboxes.save(state)
+            if newest <= since:  # the whole page was received within one second
+                telemetry.log("mailbox_mail_skipped", level=logging.ERROR, stage="graph", count=len(page.mails))
                 newest = since + timedelta(seconds=1)
             since = newest
 
-    async def _all_taken(self, mailbox: str, mails: Sequence[MailboxEntry]) -> datetime | None:
-        """When the oldest one came that could not be had, and may still be. Raises what no other mail will escape."""
-        keys = {digest(mailbox, one.id): one for one in mails if not one.is_draft}
-        names = [one.name for one in keys.values() if one.name]
-        known = await self._store.get_many({FetchedMail: list(keys), MissingMail: list(keys), ThreadEntry: names})
+    async def _ingest_page(self, mailbox: str, mails: Sequence[MailboxEntry]) -> datetime | None:
+        """Ingest a page of mail; return when the oldest mail was received that has to be retried.
+
+        Raises errors that affect every mail.
+        """
+        keys = {digest(mailbox, mail.id): mail for mail in mails if not mail.is_draft}
+        names = [mail.name for mail in keys.values() if mail.name]
+        records = await self._store.get_many({FetchedMail: list(keys), MissingMail: list(keys), ThreadEntry: names})
         missing: list[datetime] = []
-        in_a_row = 0
-        for key, one in keys.items():
-            if known.get(FetchedMail, key) is not None:
+        failures_in_a_row = 0
+        for key, mail in keys.items():
+            if records.get(FetchedMail, key) is not None:
                 continue
             try:
-                await self._one_taken(mailbox, one)
-                in_a_row = 0
+                await self._ingest_mail(mailbox, mail)
+                failures_in_a_row = 0
             except StoreError:
                 raise
             except Exception as error:
-                if isinstance(error, TryLater) and error.reason in _OF_ALL:
+                if isinstance(error, TryLater) and error.reason in _SHARED_FAILURES:
                     raise
-                if self._is_given_up(await self._tried_since(key, known.get(MissingMail, key)), error):
+                if self._is_given_up(await self._missing_since(key, records.get(MissingMail, key)), error):
                     continue
-                in_a_row += 1
-                if in_a_row == _IN_A_ROW:
+                failures_in_a_row += 1
+                if failures_in_a_row == _MAX_CONSECUTIVE_FAILURES:
                     raise
-                missing.append(one.at)
+                missing.append(mail.at)
             else:
                 await self._store.put(FetchedMail(key=key))
-                if one.name and known.get(ThreadEntry, one.name) is None:
+                if mail.name and records.get(ThreadEntry, mail.name) is None:
                     telemetry.mail_found.inc()
         return min(missing, default=None)
 
-    async def _one_taken(self, mailbox: str, one: MailboxEntry) -> None:
-        resource = f"users/{mailbox}/messages/{one.id}"
-        await self._take(
+    async def _ingest_mail(self, mailbox: str, mail: MailboxEntry) -> None:
+        resource = f"users/{mailbox}/messages/{mail.id}"
+        await self._receive(
             FetchRequest("graph", {"resource": resource, "select": SELECT, "expand": EXPAND}), self._clock()
         )
 
-    async def _tried_since(self, key: str, missing: MissingMail | None) -> datetime:
-        """When a mail could not be had first, however old it was by then: an outage of ours uses up no tries."""
+    async def _missing_since(self, key: str, missing: MissingMail | None) -> datetime:
+        """When fetching a mail failed first. The mail's age does not count, so an outage of ours uses up no time."""
         now = self._clock()
         if missing is not None:
             return missing.since
@@ -212,17 +229,17 @@ class GraphSubscriptions:
         )
         return is_over
 
-    async def _tried(self, mailbox: str, part: str, work: Awaitable[MailboxState]) -> MailboxState | None:
-        """None where it failed, and is tried again later. Raises StoreError."""
+    async def _with_backoff(self, mailbox: str, part: str, work: Awaitable[MailboxState]) -> MailboxState | None:
+        """The result of ``work``; None if it failed and is retried later. Raises StoreError."""
         try:
             result = await work
         except StoreError:
             raise
         except Exception as error:
             count = self._failures.get((mailbox, part), (0, self._clock()))[0] + 1
-            pause = timedelta(seconds=_PAUSES[min(count, len(_PAUSES)) - 1])
+            pause = timedelta(seconds=_DELAYS[min(count, len(_DELAYS)) - 1])
             if isinstance(error, TryLater) and error.after is not None:
-                pause = max(pause, min(error.after, timedelta(seconds=_PAUSES[-1])))
+                pause = max(pause, min(error.after, timedelta(seconds=_DELAYS[-1])))
             self._failures[mailbox, part] = (count, self._clock() + pause)
             telemetry.log(
                 "mailbox_failed",
@@ -236,17 +253,19 @@ class GraphSubscriptions:
         self._failures.pop((mailbox, part), None)
         return result
 
-    def _may(self, mailbox: str, part: str) -> bool:
+    def _may_try(self, mailbox: str, part: str) -> bool:
         _, until = self._failures.get((mailbox, part), (0, self._clock()))
-        return not timedelta(0) < until - self._clock() <= timedelta(seconds=_PAUSES[-1])  # else our clock went back
+        return (
+            not timedelta(0) < until - self._clock() <= timedelta(seconds=_DELAYS[-1])
+        )  # beyond that our clock was set back
 
 
 def _reason(error: Exception) -> str:
-    """Of a fixed vocabulary, and the provider's own word for it."""
+    """The reason, and the provider's error code."""
     if isinstance(error, SendFailed):
         return " ".join(filter(None, (error.reason.value, error.code)))
     return type(error).__name__
 
 
-def _changed(state: MailboxState, **fields: Any) -> MailboxState:
+def _with_fields(state: MailboxState, **fields: Any) -> MailboxState:
     return state.model_copy(update=fields)

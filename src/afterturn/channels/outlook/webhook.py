@@ -62,7 +62,9 @@ def verify(request: WebhookRequest, *, client_states: Collection[str]) -> None:
 
     ``client_states``: the secrets that our subscriptions were made with.
     """
-    if _token(request) is None and not any(_is_ours(found, client_states) for found in _notifications(request)):
+    if _token(request) is None and not any(
+        _is_ours(notification, client_states) for notification in _notifications(request)
+    ):
         raise Rejected(401, "no notification names the clientState of a subscription of ours")
 
 
@@ -79,11 +81,11 @@ def parse(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[C
 
 
 def parse_fetched(
-    message: object, *, now: datetime, accounts: tuple[str, ...] = (), own: Collection[str] = frozenset()
+    message: object, *, now: datetime, accounts: tuple[str, ...] = (), own_addresses: Collection[str] = frozenset()
 ) -> ChannelEvent:
     """The message that :func:`parse` requested, as the JSON that Graph answered. Raises MissingExtra and nothing else.
 
-    ``accounts``: the mailbox that was read; ``own``: addresses of ours, or domains as ``@example.com``.
+    ``accounts``: the mailbox that was read; ``own_addresses``: addresses of ours, or domains as ``@example.com``.
     """
     if not isinstance(message, dict) or not message.get("id"):
         return Ignored("message-gone" if get_path(message, "error") else "not-a-message")
@@ -94,7 +96,7 @@ def parse_fetched(
     receipt = MailReceipt(
         at=received_time(message.get("receivedDateTime"), now),
         accounts=ours,
-        own=frozenset(own),
+        own_addresses=frozenset(own_addresses),
         # With neither a name nor content there is only the id that it has in this folder.
         mail_id=None if mail.sender or mail.text else f"graph-{clean_line(message['id'])}",
         extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
@@ -127,8 +129,8 @@ def _notifications(request: WebhookRequest) -> list[object]:
 
 
 def _is_ours(notification: object, client_states: Collection[str]) -> bool:
-    given = get_path(notification, "clientState")
-    return isinstance(given, str) and any(secrets_equal(given, state) for state in client_states)
+    client_state = get_path(notification, "clientState")
+    return isinstance(client_state, str) and any(secrets_equal(client_state, state) for state in client_states)
 
 
 def _event(notification: object, client_states: Collection[str]) -> ChannelEvent:
@@ -185,7 +187,7 @@ def _written(message: dict[str, object]) -> ReceivedMail:
         subject=subject,
         text=text,
         fingerprint=fingerprint,
-        sent_at=parse_date(raw_header(carried, "Date")) or _said_at(sent),
+        sent_at=parse_date(raw_header(carried, "Date")) or _sent_at(sent),
         reply_to="".join(_addresses(message.get("replyTo"))[:1]),
         references=(*message_ids(carried, "References"), *message_ids(carried, "In-Reply-To")),
         attachments=_attachments(message, message_id or f"sha256-{fingerprint}"),
@@ -206,17 +208,17 @@ def _headers(listed: object) -> MailMessage:
 
 
 def _is_disowned(listed: object) -> bool:
-    """Whether the sender's domain disowns a mail, as Exchange found. It writes that on top; below may stand what the
+    """Whether the sender's domain disowns a mail, as Exchange results. It writes that on top; below may stand what the
     sender has written.
     """
     for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
         if clean_string(get_path(item, "name")).lower() == "authentication-results":
-            found = clean_string(get_path(item, "value"))[:MAX_RESULTS_CHARS].lower()
-            return bool(_DMARC_FAILED.search(found)) and "compauth=pass" not in found
+            results = clean_string(get_path(item, "value"))[:MAX_RESULTS_CHARS].lower()
+            return bool(_DMARC_FAILED.search(results)) and "compauth=pass" not in results
     return False
 
 
-def _said_at(sent: str) -> datetime | None:
+def _sent_at(sent: str) -> datetime | None:
     try:
         return parse_time(sent)
     except ValueError:
@@ -243,15 +245,15 @@ def _addresses(parties: object) -> list[str]:
 
 
 def _attachments(message: dict[str, object], message_id: str) -> list[dict[str, str]]:
-    place = f"mid:{quote(message_id, safe='@')}"[:4000]
+    url = f"mid:{quote(message_id, safe='@')}"[:4000]
     listed = message.get("attachments")
     if isinstance(listed, list) and listed:
         return [
             {
-                "url": f"{place}/{number}"[:4000],
+                "url": f"{url}/{number}"[:4000],
                 "mediaType": clean_string(get_path(item, "contentType")),
                 "name": clean_string(get_path(item, "name")),
             }
             for number, item in enumerate(listed[:MAX_FILES], 1)
         ]
-    return [{"url": place, "name": "attachments"}] if message.get("hasAttachments") is True else []
+    return [{"url": url, "name": "attachments"}] if message.get("hasAttachments") is True else []

@@ -22,7 +22,7 @@ MAX_MAIL_BYTES = 300_000
 def endpoints(
     settings: SesSettings, context: ProviderContext, certificates: sns.SigningCertificates
 ) -> Mapping[str, WebhookEndpoint]:
-    topics, own = frozenset(settings.sns_topics), context.own_addresses
+    topics, own_addresses = frozenset(settings.sns_topics), context.own_addresses
     if not topics:
         return {}
 
@@ -31,7 +31,9 @@ def endpoints(
 
     return {
         "ses": WebhookEndpoint(
-            verify, lambda request, now: webhook.parse(request, now=now, own=own), max_body=MAX_MAIL_BYTES
+            verify,
+            lambda request, now: webhook.parse(request, now=now, own_addresses=own_addresses),
+            max_body=MAX_MAIL_BYTES,
         )
     }
 
@@ -48,7 +50,7 @@ async def connect(settings: SesSettings, context: ProviderContext) -> AsyncItera
         if settings.mail_buckets:
             s3 = await stack.enter_async_context(open_s3(access))
             fetchers["s3"] = S3MailFetcher(
-                s3, clock=clock, own=context.own_addresses, buckets=settings.mail_buckets
+                s3, clock=clock, own_addresses=context.own_addresses, buckets=settings.mail_buckets
             ).fetch
         sender = SesSender(await stack.enter_async_context(open_ses(access)), clock=clock, sender=settings.ses_from)
         yield ProviderConnection(

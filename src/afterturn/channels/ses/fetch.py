@@ -34,8 +34,10 @@ async def open_s3(access: Access, session: Any = None) -> AsyncIterator[Any]:
 
 
 class S3MailFetcher:
-    """``client``: of :func:`open_s3`; ``buckets``: those that may be read from, all where it is None; ``own``: our
-    addresses, or domains as ``@example.com``.
+    """Fetches mail that SES stored in S3.
+
+    ``client``: from :func:`open_s3`; ``buckets``: that may be read, None: all; ``own_addresses``: our addresses, or
+    domains such as ``@example.com``.
     """
 
     def __init__(
@@ -43,12 +45,12 @@ class S3MailFetcher:
         client: Any,
         *,
         clock: Clock,
-        own: Collection[str] = frozenset(),
+        own_addresses: Collection[str] = frozenset(),
         buckets: Collection[str] | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._own = own
+        self._own_addresses = own_addresses
         self._buckets = buckets
 
     async def fetch(self, asked: FetchRequest) -> ChannelEvent:
@@ -61,7 +63,7 @@ class S3MailFetcher:
             raise TryLater("s3", Reason.CONFIGURATION, "foreign-bucket", after=CONFIGURATION_PAUSE)
         try:
             async with asyncio.timeout(CALL_S):
-                found = await self._read(bucket, key)
+                mail = await self._read(bucket, key)
         except TimeoutError:
             raise TryLater("s3", Reason.UNAVAILABLE, "TimeoutError") from None
         except Exception as error:
@@ -70,7 +72,11 @@ class S3MailFetcher:
             if not is_foreign(error) and not _is_broken_off(error):
                 raise
             raise _failed(error) from None
-        return found if isinstance(found, Ignored) else parse_fetched(asked, found, now=self._clock(), own=self._own)
+        return (
+            mail
+            if isinstance(mail, Ignored)
+            else parse_fetched(asked, mail, now=self._clock(), own_addresses=self._own_addresses)
+        )
 
     async def _read(self, bucket: str, key: str) -> bytes | Ignored:
         answer = await self._client.get_object(Bucket=bucket, Key=key)

@@ -168,6 +168,6 @@ def _never_connected(error: Exception) -> bool:
 
 
 def _answer(error: Exception) -> HttpResponse:
-    told: Any = getattr(error, "response", {}).get("ResponseMetadata", {})
-    headers = {str(name).lower(): str(value) for name, value in told.get("HTTPHeaders", {}).items()}
-    return HttpResponse(int(told.get("HTTPStatusCode", 0)), headers, b"")
+    metadata: Any = getattr(error, "response", {}).get("ResponseMetadata", {})
+    headers = {str(name).lower(): str(value) for name, value in metadata.get("HTTPHeaders", {}).items()}
+    return HttpResponse(int(metadata.get("HTTPStatusCode", 0)), headers, b"")

@@ -113,7 +113,7 @@ class SnsClient:
         good, remove its topic from the settings.
         """
         if event.action == "resubscribe":
-            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="to-be-confirmed-anew")
+            telemetry.log("unsubscribed", level=logging.ERROR, stage="sns", status="confirming-again")
         await self.confirm(event.reference["url"])
 
     async def _get(self, url: str, max_bytes: int) -> bytes:
@@ -209,12 +209,12 @@ def _check_age(timestamp: str, now: datetime, max_age: timedelta) -> None:
 
 def _signature(text: str) -> bytes:
     try:
-        found = base64.b64decode(text, validate=True)
+        signature = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        found = b""
-    if not found:
+        signature = b""
+    if not signature:
         raise Rejected(401, "there is no signature")
-    return found
+    return signature
 
 
 def _read_certificate(data: bytes, now: datetime) -> tuple[RSAPublicKey, datetime]:

@@ -57,8 +57,10 @@ _SOFT_BOUNCE_RANK = 25
 """Above a delay and below a delivery: a full mailbox or an absence note, after which the mail may still get through."""
 
 
-def parse(request: WebhookRequest, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
-    """The events of a verified request. ``own``: our addresses, or domains such as ``@example.com``.
+def parse(
+    request: WebhookRequest, *, now: datetime, own_addresses: Collection[str] = frozenset()
+) -> tuple[ChannelEvent, ...]:
+    """The events of a verified request. ``own_addresses``: our addresses, or domains such as ``@example.com``.
 
     Raises Rejected (400) for a body that is not an envelope of SNS.
     """
@@ -69,10 +71,12 @@ def parse(request: WebhookRequest, *, now: datetime, own: Collection[str] = froz
         # Both are confirmed at the same URL: a subscription that was ended is made again while its topic is ours.
         action = "confirm" if envelope.kind == "SubscriptionConfirmation" else "resubscribe"
         return (SubscriptionEvent("sns", action, {"url": envelope.subscribe_url, "topic": clean_line(envelope.topic)}),)
-    return parse_notification(envelope.message, now=now, own=own)
+    return parse_notification(envelope.message, now=now, own_addresses=own_addresses)
 
 
-def parse_notification(text: str, *, now: datetime, own: Collection[str] = frozenset()) -> tuple[ChannelEvent, ...]:
+def parse_notification(
+    text: str, *, now: datetime, own_addresses: Collection[str] = frozenset()
+) -> tuple[ChannelEvent, ...]:
     """The events of the message that SES put into the envelope. Raises only MissingExtra."""
     notification = json_object(text.encode("utf-8", "surrogatepass"))
     if notification is None:
@@ -80,14 +84,14 @@ def parse_notification(text: str, *, now: datetime, own: Collection[str] = froze
     kind = get_path(notification, "notificationType") or get_path(notification, "eventType")
     name = kind.lower().replace(" ", "") if isinstance(kind, str) else ""
     if name == "received":
-        return (_received(notification, now, own),)
+        return (_received(notification, now, own_addresses),)
     if name in _RANKS:
         return (_delivery(notification, name, now),)
     return (Ignored("event-of-no-interest" if name else "not-from-ses"),)
 
 
 def parse_fetched(
-    request: FetchRequest, raw: bytes, *, now: datetime, own: Collection[str] = frozenset()
+    request: FetchRequest, raw: bytes, *, now: datetime, own_addresses: Collection[str] = frozenset()
 ) -> InboundMessage:
     """The mail that :func:`parse` requested, as it lay in S3."""
     reference = request.reference
@@ -95,7 +99,7 @@ def parse_fetched(
     receipt = MailReceipt(
         at=received_time(reference.get("received_at"), now),
         accounts=tuple(reference.get("accounts", "").split()),
-        own=frozenset(own),
+        own_addresses=frozenset(own_addresses),
         mail_id=reference.get("mail_id"),
         suppress=_suppress_reason(verdicts),
         extra={**verdicts, "raw": clean_line(f"s3://{reference['bucket']}/{reference['key']}")},
@@ -103,7 +107,7 @@ def parse_fetched(
     return read_mail(raw, receipt)
 
 
-def _received(notification: object, now: datetime, own: Collection[str]) -> ChannelEvent:
+def _received(notification: object, now: datetime, own_addresses: Collection[str]) -> ChannelEvent:
     action = get_path(notification, "receipt", "action")
     mail_id = clean_line(get_path(notification, "mail", "messageId"))
     received_at = get_path(notification, "mail", "timestamp") or get_path(notification, "receipt", "timestamp")
@@ -119,7 +123,7 @@ def _received(notification: object, now: datetime, own: Collection[str]) -> Chan
         receipt = MailReceipt(
             at=received_time(received_at, now),
             accounts=tuple(account for account in accounts if account),
-            own=frozenset(own),
+            own_addresses=frozenset(own_addresses),
             mail_id=mail_id or None,
             envelope_sender=clean_line(get_path(notification, "mail", "source")),
             suppress=_suppress_reason(verdicts),
@@ -145,8 +149,8 @@ def _bytes(content: str, encoding: object) -> bytes:
 
 def _verdicts(receipt: object) -> dict[str, str]:
     """The verdicts other than ``PASS``."""
-    found = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
-    return {name: status for name, status in found.items() if status and status != "PASS"}
+    verdicts = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
+    return {name: status for name, status in verdicts.items() if status and status != "PASS"}
 
 
 def _suppress_reason(verdicts: Mapping[str, str]) -> SuppressReason | None:

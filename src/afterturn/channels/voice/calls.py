@@ -130,10 +130,10 @@ def _side(entry: TranscriptEntry) -> tuple[Direction, Role] | None:
 
 
 def _utterances(
-    call: str, said: Iterable[TranscriptEntry], begun: datetime, now: datetime, extra: dict[str, str]
+    call: str, entries: Iterable[TranscriptEntry], begun: datetime, now: datetime, extra: dict[str, str]
 ) -> tuple[Utterance, ...]:
     utterances: dict[str, Utterance] = {}
-    transcript = list(said)
+    transcript = list(entries)
     at = min(next((entry.at for entry in transcript if entry.at), begun), now)
     for entry in transcript:
         side, text = _side(entry), clean_message_text(entry.text, extra)

@@ -90,7 +90,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     report, event = body.get("data"), body.get("event")
     if event is not None or not isinstance(report, dict) or not isinstance(report.get("room_name"), str):
         return (Ignored(ignored_reason(event, OTHER_KINDS)),)
-    said = [
+    transcript = [
         TranscriptEntry(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
         for entry in entries(report.get("transcripts"))
     ]
@@ -103,7 +103,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             region=region,
             at=now,
             state="completed",
-            transcript=said,
+            transcript=transcript,
             started_at=from_iso(report.get("started_at"), now),
             extra=clean_lines(recording=get_path(report, "recording_path")),
             request=request,

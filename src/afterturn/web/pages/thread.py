@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from afterturn.channels.delivery_status import Delivered, Sending, delivered
+from afterturn.channels.delivery_status import DeliverySummary, Sending, delivery_summary
 from afterturn.channels.state import MessageDetails
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
@@ -59,7 +59,7 @@ class MessageView:
     """The full e-mail with its quotes, folded."""
     files: tuple[FileView, ...]
     edited_at: datetime | None
-    delivery: Delivered | None
+    delivery: DeliverySummary | None
     unknown_sender: str | None
     """The sender, if it is not a participant."""
     unanswered: str | None
@@ -132,7 +132,7 @@ def items(
         if message.at.date() != day:
             day = message.at.date()
             yield DayView(message.at)
-        yield message_view(message, delivered(sent.get(message.id)), details.get(message.id))
+        yield message_view(message, delivery_summary(sent.get(message.id)), details.get(message.id))
         for turn in ends.get(number, ()):
             yield turn_view(row, turn)
     if not messages:
@@ -146,7 +146,7 @@ def before(messages: Sequence[Message]) -> datetime | None:
 
 
 def message_view(
-    message: Message, sending: Delivered | None = None, details: MessageDetails | None = None
+    message: Message, sending: DeliverySummary | None = None, details: MessageDetails | None = None
 ) -> MessageView:
     """``details``: what its channel says of it."""
     text, rest = message.text, ""

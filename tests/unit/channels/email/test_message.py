@@ -109,7 +109,7 @@ def test_a_bounce_that_somebody_passes_on_is_a_question_of_theirs() -> None:
 
 def test_what_we_write_ourselves_is_stored_as_ours() -> None:
     headers: dict[str, str | bytes | None] = {"From": "Desk <Desk@Homes.example>", "To": "jo@tenants.example"}
-    for receipt in (RECEIPT, MailReceipt(at=RECEIVED, own=frozenset({"@homes.example"}))):
+    for receipt in (RECEIPT, MailReceipt(at=RECEIVED, own_addresses=frozenset({"@homes.example"}))):
         found = received(mail(headers=headers), receipt)
         assert found.suppress is SuppressReason.OWN
         assert found.extra["direction"] == "outbound"

@@ -37,7 +37,7 @@ async def echo(one: ReplyRequest) -> str:
 async def test_answers_that_waited_quote_each_its_own_question(house: House) -> None:
     house.responder = echo
     for number in (1, 2, 3):
-        await house.intake.take(telegram("-45", number))
+        await house.intake.handle(telegram("-45", number))
         house.clock.advance(timedelta(seconds=5))
         await house.answering.once()
     assert sorted(await told(house)) == [(f"For -45 {number}", f"-45:{number}") for number in (1, 2, 3)]
@@ -45,19 +45,19 @@ async def test_answers_that_waited_quote_each_its_own_question(house: House) -> 
 
 async def test_an_answer_to_several_quotes_the_last_of_them_and_no_machine(house: House) -> None:
     async def answer(one: ReplyRequest) -> str:
-        await house.intake.take(telegram("-45", 4))
+        await house.intake.handle(telegram("-45", 4))
         return "To all of you."
 
     house.responder = answer
     for number, hush in ((1, None), (2, None), (3, SuppressReason.AUTO_REPLY)):
-        await house.intake.take(replace(telegram("-45", number), suppress=hush))
+        await house.intake.handle(replace(telegram("-45", number), suppress=hush))
     house.clock.advance(timedelta(seconds=5))
     await house.answering.once()
     assert await told(house) == [("To all of you.", "-45:2")]
 
 
 async def test_what_a_person_writes_quotes_nothing(house: House) -> None:
-    await house.intake.take(telegram("-45", 1))
+    await house.intake.handle(telegram("-45", 1))
     meta = await house.backbone.store.meta("telegram:-45")
     assert meta is not None
     said = Message(id="r-1", direction=Direction.OUTBOUND, role=Role.OPERATOR, text="I see to it.", at=house.clock())

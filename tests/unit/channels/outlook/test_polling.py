@@ -56,7 +56,7 @@ async def test_a_page_of_mail_of_one_second_is_told_and_does_not_go_on_for_ever(
     house.exchange.deliver(5, NOW + 2 * MINUTE)
     await house.keep(HOUR)
     assert "I am mail 5." in await house.texts()
-    assert "action=mailbox_cut" in caplog.text
+    assert "action=mailbox_mail_skipped" in caplog.text
 
 
 async def test_drafts_are_passed_over_until_they_are_sent(house: Office) -> None:

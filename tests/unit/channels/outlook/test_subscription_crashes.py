@@ -25,7 +25,7 @@ from tests.unit.channels.outlook.graph_server import (
 from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.outlook.polling import LOOK_THROUGH_EVERY, RENEW_BELOW, MailboxState, to_do
+from afterturn.channels.outlook.polling import POLL_INTERVAL, RENEW_BELOW, MailboxState, actions_due
 from afterturn.errors import StoreBusy
 from afterturn.store.state import StateRecord, dump_state, load_state
 from afterturn.testing import ManualClock
@@ -110,7 +110,7 @@ wishes = st.dictionaries(
     wanted=wishes,
 )
 def test_what_is_left_alone_is_in_order(known: MailboxState, wanted: dict[str, str]) -> None:
-    todo = to_do(known, wanted, "here", NOW)
+    todo = actions_due(known, wanted, "here", NOW)
     assert load_state(MailboxState, known.key, 0, dump_state(known)) == known
     assert not (todo.subscribe and todo.renew)
     if not todo.subscribe and not todo.renew:
@@ -118,7 +118,7 @@ def test_what_is_left_alone_is_in_order(known: MailboxState, wanted: dict[str, s
         assert known.expires - NOW >= RENEW_BELOW
         assert (known.subscription is not None, known.endpoint) == (True, "here")
         assert wanted.get("reauthorize") == known.handled.get("reauthorize") or "reauthorize" not in wanted
-    if not todo.look:
+    if not todo.poll:
         assert known.polled_at is not None
-        assert NOW - known.polled_at < LOOK_THROUGH_EVERY
+        assert NOW - known.polled_at < POLL_INTERVAL
         assert wanted.get("resynchronize", "") == known.handled.get("resynchronize") or "resynchronize" not in wanted

@@ -281,7 +281,7 @@ async def test_of_two_processes_one_cares_for_a_mailbox(tmp_path: Path, exchange
 
 
 async def test_a_running_funnel_sees_to_it_by_itself(house: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("afterturn.channels.runner.SETTLING_S", 0.0)
+    monkeypatch.setattr("afterturn.channels.runner.STARTUP_DELAY_S", 0.0)
     stop = asyncio.Event()
     running = asyncio.create_task(house.webhooks.run(stop, poll=0.01))
     try:
@@ -298,7 +298,7 @@ async def test_a_running_funnel_sees_to_it_by_itself(house: Office, monkeypatch:
 async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
     tmp_path: Path, exchange: Exchange, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("afterturn.channels.runner.SETTLING_S", 0.0)
+    monkeypatch.setattr("afterturn.channels.runner.STARTUP_DELAY_S", 0.0)
     async with office(tmp_path, exchange, clock) as house:
         await house.keep()
         exchange.deliver(1, NOW + MINUTE)

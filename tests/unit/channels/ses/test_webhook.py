@@ -191,7 +191,7 @@ def test_a_receipt_is_never_in_the_future(timestamp: object) -> None:
 
 def test_our_own_mail_that_comes_in_is_ours() -> None:
     told = notification(mail(headers={"From": "bot@homes.example", "To": "jo@tenants.example"}))
-    found = only(parse_notification(told, now=NOW, own={"@homes.example"}))
+    found = only(parse_notification(told, now=NOW, own_addresses={"@homes.example"}))
     assert found.suppress is SuppressReason.OWN
     assert found.party.sender == "jo@tenants.example"
 
