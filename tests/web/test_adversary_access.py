@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.unit.channels.job_runners import outbox
-from tests.unit.channels.test_dispatching import Provider
-from tests.unit.channels.test_intake import THEIRS, mail, sms
+from tests.unit.channels.test_ingest import THEIRS, mail, sms
+from tests.unit.channels.test_outbox import Provider
 from tests.web.rig import API, Rig
 
 from afterturn.channels.ingest import Ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.channels.test_intake import THEIRS, call, mail, sms
+from tests.unit.channels.test_ingest import THEIRS, call, mail, sms
 from tests.web.rig import API, Rig
 
 from afterturn.channels.ingest import Ingest

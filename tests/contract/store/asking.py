@@ -16,7 +16,7 @@ import pytest
 from tests.contract.samples import T0
 from tests.contract.store.factory import StoreFactory
 from tests.unit.channels.job_runners import auto_reply, combined, outbox
-from tests.unit.channels.test_intake import sms
+from tests.unit.channels.test_ingest import sms
 
 from afterturn.channels.auto_reply import LEASE
 from afterturn.channels.ingest import Ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.channels.test_intake import House, house
+from tests.unit.channels.test_ingest import House, house
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.types import InboundMessage, WebhookRequest

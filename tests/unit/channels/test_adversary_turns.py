@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import SecretStr
 from tests.cli.command import turn
-from tests.unit.channels.test_intake import House, house
+from tests.unit.channels.test_ingest import House, house
 from tests.unit.channels.test_turns import NOW, SECRET, signed
 
 from afterturn.channels.turns import TurnEndpoint

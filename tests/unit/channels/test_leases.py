@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.unit.channels.test_intake import House, house
+from tests.unit.channels.test_ingest import House, house
 
 from afterturn.jobs.locks import Locks
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.unit.channels.channels import json_request
-from tests.unit.channels.test_intake import NOW, House, house, sms
+from tests.unit.channels.test_ingest import NOW, House, house, sms
 
 from afterturn.channels.state import ContactName
 from afterturn.channels.telegram.webhook import parse

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.channels.test_intake import NOW, House, house
+from tests.unit.channels.test_ingest import NOW, House, house
 
 from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook.webhook import parse_fetched

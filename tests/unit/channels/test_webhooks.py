@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from tests.unit.channels.channels import SAMPLES, here, request, sample, signed_sample
 from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.sns_rig import TOPIC, posted, signed
-from tests.unit.channels.test_intake import House, opened
+from tests.unit.channels.test_ingest import House, opened
 from tests.unit.channels.voice.test_signatures import retell_signed, token
 
 from afterturn.channels.outlook import webhook as outlook_webhook

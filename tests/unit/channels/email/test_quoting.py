@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.unit.channels.job_runners import outbox
-from tests.unit.channels.test_dispatching import Provider, taken
-from tests.unit.channels.test_intake import House, house, telegram
+from tests.unit.channels.test_ingest import House, house, telegram
+from tests.unit.channels.test_outbox import Provider, taken
 
 from afterturn.channels.outbox import reply_jobs
 from afterturn.channels.responder import ReplyRequest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.test_intake import House, opened
+from tests.unit.channels.test_ingest import House, opened
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.responder import ReplyRequest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from tests.unit.channels.job_runners import auto_reply
-from tests.unit.channels.test_intake import NOW, House, house, mail, sms
+from tests.unit.channels.test_ingest import NOW, House, house, mail, sms
 
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from tests.unit.channels.job_runners import auto_reply
-from tests.unit.channels.test_adversary_answering import other, running, until
-from tests.unit.channels.test_dispatching import Provider
-from tests.unit.channels.test_intake import House, house, sms
+from tests.unit.channels.test_adversary_auto_reply import other, running, until
+from tests.unit.channels.test_ingest import House, house, sms
+from tests.unit.channels.test_outbox import Provider
 
 from afterturn.channels.auto_reply import CONCURRENCY, LEASE
 from afterturn.channels.responder import ReplyRequest

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.unit.channels.job_runners import auto_reply, combined, outbox
-from tests.unit.channels.test_dispatching import Provider
-from tests.unit.channels.test_intake import House, house, sms
+from tests.unit.channels.test_ingest import House, house, sms
+from tests.unit.channels.test_outbox import Provider
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.runner import ChannelRunner

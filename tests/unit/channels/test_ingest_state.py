@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.channels.test_intake import THEIRS, House, house, mail, sms
+from tests.unit.channels.test_ingest import THEIRS, House, house, mail, sms
 
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.state import MessageDetails, Route, ThreadEntry, message_key

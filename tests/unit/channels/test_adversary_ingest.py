@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.unit.channels.test_intake import NOW, THEIRS, House, house, mail, sms
+from tests.unit.channels.test_ingest import NOW, THEIRS, House, house, mail, sms
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.routing import Directory

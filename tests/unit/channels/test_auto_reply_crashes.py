@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tests.unit.channels.job_runners import auto_reply
-from tests.unit.channels.test_intake import House, house, sms
+from tests.unit.channels.test_ingest import House, house, sms
 
 from afterturn.channels.auto_reply import LEASE, AutoReply
 from afterturn.channels.rate_limit import RateLimit
