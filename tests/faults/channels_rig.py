@@ -93,9 +93,9 @@ class Desk:
     mailer: Mailer
     directory: Directory
     front: httpx.AsyncClient = field(init=False)
-    doors: WebhookRouter = field(init=False)
-    answering: JobRunner = field(init=False)
-    dispatching: JobRunner = field(init=False)
+    router: WebhookRouter = field(init=False)
+    auto_reply: JobRunner = field(init=False)
+    outbox: JobRunner = field(init=False)
     choose: Any = field(init=False)
     mailbox: dict[str, Any] = field(default_factory=dict)
     bucket: dict[str, bytes] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Desk:
         """Answer and send whatever is due after a wait."""
         self.clock.advance(wait)
         for _ in range(100):
-            if not await self.answering.once() + await self.dispatching.once():
+            if not await self.auto_reply.once() + await self.outbox.once():
                 return
         raise AssertionError("there is always something to do")
 
@@ -182,22 +182,22 @@ async def opened(
             Channel.EMAIL: desk.mailer,
         }
         store = backbone.store
-        desk.answering = auto_reply(backbone, store, store, clock, responder=responder)
+        desk.auto_reply = auto_reply(backbone, store, store, clock, responder=responder)
         desk.choose = lambda message: senders.get(message.channel)
-        desk.dispatching = outbox(store, clock, desk.choose)
-        desk.doors = _doors(desk, answering=responder is not None)
+        desk.outbox = outbox(store, clock, desk.choose)
+        desk.router = _router(desk, auto_reply=responder is not None)
         tokens = folder / "tokens.toml"
         if not tokens.exists():
             add_token(tokens, Token(name="desk", role=CallerRole.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
         app = make_app(backbone, AccessControl(clock, TokenFile(tokens)))
         turns = TurnEndpoint(backbone.settle, SecretStr(SECRET), clock)
-        mount_webhooks(app, clock, desk.doors, turns=turns, public=PUBLIC)
+        mount_webhooks(app, clock, desk.router, turns=turns, public=PUBLIC)
         transport = httpx.ASGITransport(app)
         desk.front = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BEHIND))
         yield desk
 
 
-def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
+def _router(desk: Desk, *, auto_reply: bool) -> WebhookRouter:
     own = frozenset(own_addresses(SECRETS))
 
     async def from_s3(asked: FetchRequest) -> ChannelEvent:
@@ -210,12 +210,12 @@ def _doors(desk: Desk, *, answering: bool) -> WebhookRouter:
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
         return outlook_webhook.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own_addresses=own)
 
-    async def keep(upkeep: SubscriptionEvent) -> None:
-        desk.upkept.append(upkeep)
+    async def keep(event: SubscriptionEvent) -> None:
+        desk.upkept.append(event)
 
     backbone = desk.backbone
     return WebhookRouter(
-        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, auto_reply=answering),
+        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, auto_reply=auto_reply),
         desk.clock,
         endpoints_of(SECRETS),
         fetchers={"s3": from_s3, "graph": from_graph},

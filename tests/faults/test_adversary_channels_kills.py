@@ -33,7 +33,7 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
     """Takes in a message of each channel, answers, and dies at the point; what was sent is in a file."""
     async with opened(folder, responder=yes) as desk:
         await desk.hear(*(CALLS[name] for name in channels))
-        await desk.answering.once()
+        await desk.auto_reply.once()
         if point == "answered":
             die()
         sender = Outbox(desk.backbone.store, desk.clock, desk.choose)
@@ -54,8 +54,8 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
                 raise AssertionError
 
         sender._choose = Dying
-        desk.dispatching = JobRunner(desk.backbone.store, desk.clock, [sender.handler])
-        await desk.dispatching.once()
+        desk.outbox = JobRunner(desk.backbone.store, desk.clock, [sender.handler])
+        await desk.outbox.once()
 
 
 def killed(folder: Path, point: str, *channels: str) -> None:

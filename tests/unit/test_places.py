@@ -6,25 +6,25 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.channels.test_ingest import House, house, sms
+from tests.unit.channels.test_ingest import ChannelRig, rig, sms
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.telemetry import error_location
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 HERE = Path(__file__)
 
 
 async def test_an_agent_that_fails_is_logged_with_its_place_and_without_content(
-    house: House, caplog: pytest.LogCaptureFixture
+    rig: ChannelRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reply(one: ReplyRequest) -> str:
         return str(json.loads(one.messages[-1].text))
 
-    house.responder = reply
-    await house.intake.handle(sms(1, "Xyzzy, the boiler"))
-    await house.answering.once()
+    rig.responder = reply
+    await rig.ingest.handle(sms(1, "Xyzzy, the boiler"))
+    await rig.auto_reply.once()
     assert "error=JSONDecodeError" in caplog.text
     assert f"place={HERE}:{reply.__code__.co_firstlineno + 1}" in caplog.text
     assert "Xyzzy" not in caplog.text

@@ -42,11 +42,11 @@ SECRETS = Settings(
 
 def hooks(rig: Rig) -> frozenset[str]:
     """Open every door; returns their paths."""
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    doors = WebhookRouter(intake, rig.clock, endpoints_of(SECRETS))
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    router = WebhookRouter(ingest, rig.clock, endpoints_of(SECRETS))
     turns = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), rig.clock)
-    mount_webhooks(rig.app, rig.clock, doors, turns=turns, chat=True)
-    return frozenset({TURNS_PATH, *doors.endpoints})
+    mount_webhooks(rig.app, rig.clock, router, turns=turns, chat=True)
+    return frozenset({TURNS_PATH, *router.endpoints})
 
 
 def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:

@@ -44,18 +44,18 @@ async def test_behind_a_proxy_with_tls_the_cookie_goes_over_tls_alone(
 async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_another(
     rig: Rig, caller: str, counts: bool
 ) -> None:
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     party = Party("all@example.com", TENANT)
     await rig.settle("mail:old", "Hello", property_id="oak")
     old = mail("m-0", party=party, at=rig.clock())
-    await intake.handle(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
+    await ingest.handle(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
     await rig.backbone.store.put(RoutingRule(key=TENANT, property_id="elm"))
     async with rig.client(caller) as client:
         answer = await client.patch(
             f"{API}/conversations/mail:old", json={"propertyId": "oak"}, headers={"if-match": "*"}
         )
         assert answer.status_code == 200
-    await intake.handle(mail("m-1", party=party, at=rig.clock()))
+    await ingest.handle(mail("m-1", party=party, at=rig.clock()))
     found = await rig.backbone.store.conversation("mail:m-1")
     assert found is not None
     assert found.property_id == ("oak" if counts else "elm")
@@ -74,11 +74,11 @@ async def test_who_has_a_say_in_one_property_takes_nobody_s_next_mail_away_from_
 async def test_who_has_a_say_in_one_property_overrules_no_directory_for_another(
     rig: Rig, caller: str, told: Mapping[str, Mapping[str, str]], goes: str
 ) -> None:
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock, directory=Directory(**told))
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock, directory=Directory(**told))
     party = Party("all@example.com", TENANT)
     await rig.settle("mail:old", "Hello", property_id="oak")
     old = mail("m-0", party=party, at=rig.clock())
-    await intake.handle(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
+    await ingest.handle(replace(old, thread=replace(old.thread, conversation_id="mail:old")))
     async with rig.client(caller) as client:
         answer = await client.patch(
             f"{API}/conversations/mail:old", json={"propertyId": "oak"}, headers={"if-match": "*"}
@@ -88,7 +88,7 @@ async def test_who_has_a_say_in_one_property_overrules_no_directory_for_another(
             "/conversations/mail:old/update", data={"propertyId": "oak", "revision": str(answer.json()["revision"])}
         )
         assert page.status_code == 303
-    await intake.handle(mail("m-1", party=party, at=rig.clock()))
+    await ingest.handle(mail("m-1", party=party, at=rig.clock()))
     found = await rig.backbone.store.conversation("mail:m-1")
     assert found is not None
     assert found.property_id == goes
@@ -108,8 +108,8 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
     rig: Rig, states: tuple[str, ...], words: str, bad: bool
 ) -> None:
     """F49: what comes too late moves nothing back."""
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    await intake.handle(sms(1, at=rig.clock()))
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    await ingest.handle(sms(1, at=rig.clock()))
 
     async def act(part: OutboundMessage) -> SendReceipt:
         return SendReceipt("SM-out", rig.clock(), ())
@@ -124,16 +124,16 @@ async def test_nobody_believes_that_a_reply_came_which_its_provider_says_did_not
         await outbox(rig.backbone.store, rig.clock, lambda message: provider).once()
         for state in states:
             error = "30003" if state == "undelivered" else None
-            await intake.handle(DeliveryUpdate("SM-out", state, RANKS[state], rig.clock(), error))
+            await ingest.handle(DeliveryUpdate("SM-out", state, RANKS[state], rig.clock(), error))
         page = (await client.get(path)).text
     assert f'<p class="{"tag tag-failed" if bad else "dim sent"}">{words}</p>' in page
 
 
 async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig) -> None:
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    await intake.handle(mail("one", at=rig.clock()))
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    await ingest.handle(mail("one", at=rig.clock()))
     stranger = Party("oak@example.com", "<b>mallory@example.net")
-    await intake.handle(mail("evil", after=("one",), party=stranger, at=rig.clock()))
+    await ingest.handle(mail("evil", after=("one",), party=stranger, at=rig.clock()))
     async with rig.client("desk") as client:
         page = (await client.get("/conversations/mail:one")).text
     assert page.count("who is not a participant of this conversation") == 1
@@ -142,9 +142,9 @@ async def test_people_are_told_whose_words_in_a_thread_are_a_stranger_s(rig: Rig
 
 @pytest.mark.parametrize("hush", [one for one in SuppressReason if one is not SuppressReason.SENDER_NOT_IN_THREAD])
 async def test_people_are_told_why_a_message_got_no_automatic_answer(rig: Rig, hush: SuppressReason) -> None:
-    intake = Ingest(rig.backbone, rig.backbone.store, rig.clock)
-    await intake.handle(mail("one", at=rig.clock()))
-    await intake.handle(mail("two", after=("one",), suppress=hush, at=rig.clock()))
+    ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
+    await ingest.handle(mail("one", at=rig.clock()))
+    await ingest.handle(mail("two", after=("one",), suppress=hush, at=rig.clock()))
     async with rig.client("desk") as client:
         page = (await client.get("/conversations/mail:one")).text
     assert page.count("no automatic reply: ") == 1

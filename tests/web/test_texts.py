@@ -30,12 +30,12 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
     async with _opened(request.param, tmp_path, request) as opened:
         backbone, clock = opened.backbone, opened.clock
         secrets = Settings(telegram_secret="hush", web_secret=SecretStr(SECRET))
-        doors = WebhookRouter(
+        router = WebhookRouter(
             Ingest(backbone, backbone.store, clock),
             clock,
             endpoints_of(secrets),
         )
-        mount_webhooks(opened.app, clock, doors, turns=TurnEndpoint(backbone.settle, SecretStr(SECRET), clock))
+        mount_webhooks(opened.app, clock, router, turns=TurnEndpoint(backbone.settle, SecretStr(SECRET), clock))
         yield opened
 
 

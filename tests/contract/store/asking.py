@@ -52,9 +52,9 @@ class Process:
         self.said = said
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
-        writes = Settler(store, Silent(), clock, "worker")
-        self.intake = Ingest(writes, store, clock, auto_reply=True)
-        self.answering = auto_reply(writes, store, store, clock, responder=self._answer)
+        writer = Settler(store, Silent(), clock, "worker")
+        self.ingest = Ingest(writer, store, clock, auto_reply=True)
+        self.auto_reply = auto_reply(writer, store, store, clock, responder=self._answer)
 
     async def _answer(self, one: ReplyRequest) -> str:
         self.said.append([message.text for message in one.messages])
@@ -65,10 +65,10 @@ class Process:
         return f"Answer {number}"
 
     def webhooks(self) -> ChannelRunner:
-        """All of it but the doors, which others open."""
+        """Jobs only, without webhooks."""
         return ChannelRunner(
-            WebhookRouter(self.intake, self.clock, {}),
-            combined(self.answering, outbox(self.store, self.clock, _nobody)),
+            WebhookRouter(self.ingest, self.clock, {}),
+            combined(self.auto_reply, outbox(self.store, self.clock, _nobody)),
         )
 
     async def texts(self) -> list[str]:
@@ -80,7 +80,7 @@ class Process:
     async def until_done(self) -> None:
         for _ in range(10):
             self.clock.advance(timedelta(seconds=5))
-            await self.answering.once()
+            await self.auto_reply.once()
         assert not await self.store.waiting_jobs(ANSWER, limit=5)
 
 
@@ -106,9 +106,9 @@ class AskingContract:
     ) -> None:
         one, other = processes
         for number in (1, 2):
-            await one.intake.handle(sms(number, f"part {number}", at=NOW))
-        first, second = await one.answering.lease(limit=1), await other.answering.lease(limit=1)
-        await asyncio.gather(one.answering.do(first[0]), other.answering.do(second[0]))
+            await one.ingest.handle(sms(number, f"part {number}", at=NOW))
+        first, second = await one.auto_reply.lease(limit=1), await other.auto_reply.lease(limit=1)
+        await asyncio.gather(one.auto_reply.do(first[0]), other.auto_reply.do(second[0]))
         await other.until_done()
         assert one.said == [["part 1", "part 2"]]
         assert await one.texts() == ["part 1", "part 2", "Answer 1"]
@@ -118,12 +118,12 @@ class AskingContract:
     ) -> None:
         one, other = processes
         one.hold = asyncio.Event()
-        await one.intake.handle(sms(1, "one", at=NOW))
-        asking = asyncio.create_task(one.answering.once())
+        await one.ingest.handle(sms(1, "one", at=NOW))
+        asking = asyncio.create_task(one.auto_reply.once())
         await one.asked.wait()
         one.clock.advance(timedelta(seconds=1))
-        await other.intake.handle(sms(2, "two", at=one.clock()))
-        assert await other.answering.once() == 1
+        await other.ingest.handle(sms(2, "two", at=one.clock()))
+        assert await other.auto_reply.once() == 1
         assert one.said == [["one"]]
         one.hold.set()
         await asking
@@ -141,7 +141,7 @@ class AskingContract:
                 group.create_task(webhooks.run(stop, poll=0.02))
             for number in range(8):
                 clock.advance(timedelta(milliseconds=300))
-                await processes[number % 2].intake.handle(sms(number, f"m{number}", at=clock()))
+                await processes[number % 2].ingest.handle(sms(number, f"m{number}", at=clock()))
                 funnels[number % 2].jobs.wake()
                 await asyncio.sleep(0.01)
             while await processes[0].store.waiting_jobs(ANSWER, limit=1):
@@ -159,10 +159,10 @@ class AskingContract:
     ) -> None:
         one, other = processes
         assert await Locks(one.store, one.clock, ANSWER).acquire(CONVERSATION, LEASE) is not None
-        await other.intake.handle(sms(1, "one", at=NOW))
-        await other.answering.once()
+        await other.ingest.handle(sms(1, "one", at=NOW))
+        await other.auto_reply.once()
         one.clock.advance(LEASE - timedelta(seconds=1))
-        await other.answering.once()
+        await other.auto_reply.once()
         assert other.said == []
         await other.until_done()
         assert await other.texts() == ["one", "Answer 1"]

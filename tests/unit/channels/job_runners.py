@@ -9,14 +9,14 @@ from afterturn.channels.outbox import Outbox
 from afterturn.jobs.runner import JobRunner
 
 
-def auto_reply(writes: Any, store: Any, threads: Any, clock: Any, **given: Any) -> JobRunner:
+def auto_reply(writer: Any, store: Any, conversations: Any, clock: Any, **options: Any) -> JobRunner:
     """Answers messages and finishes calls."""
-    return JobRunner(store, clock, AutoReply(writes, store, threads, clock, **given).handlers)
+    return JobRunner(store, clock, AutoReply(writer, store, conversations, clock, **options).handlers)
 
 
-def outbox(store: Any, clock: Any, choose: Any, **given: Any) -> JobRunner:
+def outbox(store: Any, clock: Any, choose: Any, **options: Any) -> JobRunner:
     """Sends replies."""
-    return JobRunner(store, clock, [Outbox(store, clock, choose, **given).handler])
+    return JobRunner(store, clock, [Outbox(store, clock, choose, **options).handler])
 
 
 def combined(*runners: JobRunner) -> JobRunner:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.channels.job_runners import auto_reply, combined, outbox
-from tests.unit.channels.test_ingest import House, house, sms
+from tests.unit.channels.test_ingest import ChannelRig, rig, sms
 from tests.unit.channels.test_outbox import Provider
 
 from afterturn.channels.responder import ReplyRequest
@@ -23,16 +23,16 @@ from afterturn.channels.webhooks import WebhookRouter
 from afterturn.errors import StoreError
 from afterturn.model import MAX_TEXT_BYTES, Direction
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 
 @asynccontextmanager
-async def running(house: House, provider: Provider, keeper: Any = None) -> AsyncIterator[ChannelRunner]:
-    store = house.backbone.store
-    answering = auto_reply(house.backbone, keeper or store, store, house.clock, responder=house.responder)
-    house.clock.advance(timedelta(minutes=1))
-    doors = WebhookRouter(house.intake, house.clock, {})
-    webhooks = ChannelRunner(doors, combined(answering, outbox(store, house.clock, lambda message: provider)))
+async def running(rig: ChannelRig, provider: Provider, state: Any = None) -> AsyncIterator[ChannelRunner]:
+    store = rig.backbone.store
+    replies = auto_reply(rig.backbone, state or store, store, rig.clock, responder=rig.responder)
+    rig.clock.advance(timedelta(minutes=1))
+    router = WebhookRouter(rig.ingest, rig.clock, {})
+    webhooks = ChannelRunner(router, combined(replies, outbox(store, rig.clock, lambda message: provider)))
     stop = asyncio.Event()
     task = asyncio.create_task(webhooks.run(stop, poll=0.01))
     try:
@@ -52,7 +52,9 @@ def other(number: int, **more: Any) -> Any:
     return sms(number, thread=Thread("sms:+15550199"), **more)
 
 
-async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_that_is_to_be_sent(house: House) -> None:
+async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_that_is_to_be_sent(
+    rig: ChannelRig,
+) -> None:
     release = asyncio.Event()
 
     async def answer(one: ReplyRequest) -> str:
@@ -61,17 +63,17 @@ async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_th
             await release.wait()
         return f"For {said[-1]}"
 
-    house.responder = answer
+    rig.responder = answer
     provider = Provider()
-    async with running(house, provider) as webhooks:
-        await house.intake.handle(sms(1, "hang"))
+    async with running(rig, provider) as webhooks:
+        await rig.ingest.handle(sms(1, "hang"))
         webhooks.jobs.wake()
-        await house.intake.handle(other(2, text="you"))
+        await rig.ingest.handle(other(2, text="you"))
         await until(lambda: _is(provider.got == [("For you", 0)]))
-        await house.intake.handle(sms(3, "and this"))  # of the one that hangs: after it, and in order
+        await rig.ingest.handle(sms(3, "and this"))  # of the one that hangs: after it, and in order
         release.set()
         await until(lambda: _is(len(provider.got) == 3))
-    assert (await house.texts())[-2:] == ["For hang", "For and this"]
+    assert (await rig.texts())[-2:] == ["For hang", "For and this"]
 
 
 async def _is(value: bool) -> bool:
@@ -81,8 +83,8 @@ async def _is(value: bool) -> bool:
 class Sick:
     """A store that once cannot say that something is done."""
 
-    def __init__(self, house: House) -> None:
-        self._store = house.backbone.store
+    def __init__(self, rig: ChannelRig) -> None:
+        self._store = rig.backbone.store
         self.failed = False
 
     async def complete(self, taken: Any) -> bool:
@@ -95,21 +97,21 @@ class Sick:
         return getattr(self._store, name)
 
 
-async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(house: House) -> None:
-    house.responder = _says("Yes")
-    provider, keeper = Provider(), Sick(house)
-    async with running(house, provider, keeper):
-        await house.intake.handle(sms(1))
-        await until(lambda: _is(keeper.failed))
-        await house.intake.handle(other(2))
+async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(rig: ChannelRig) -> None:
+    rig.responder = _says("Yes")
+    provider, state = Provider(), Sick(rig)
+    async with running(rig, provider, state):
+        await rig.ingest.handle(sms(1))
+        await until(lambda: _is(state.failed))
+        await rig.ingest.handle(other(2))
         await until(lambda: _is(len(provider.got) == 2))
-        house.clock.advance(timedelta(minutes=3))
-        await until(lambda: _nothing_waits(house))
-    assert await house.texts() == ["Hello", "Yes"]
+        rig.clock.advance(timedelta(minutes=3))
+        await until(lambda: _nothing_waits(rig))
+    assert await rig.texts() == ["Hello", "Yes"]
 
 
-async def _nothing_waits(house: House) -> bool:
-    return not await house.backbone.store.waiting_jobs(ANSWER, limit=10)
+async def _nothing_waits(rig: ChannelRig) -> bool:
+    return not await rig.backbone.store.waiting_jobs(ANSWER, limit=10)
 
 
 def _says(text: Any) -> Any:
@@ -124,19 +126,21 @@ def _says(text: Any) -> Any:
     [("x" * 5_000_000, "xxx"), ("a\x00b", "a\ufffdb"), ("a\ud83d b", "a\ufffd b")],
     ids=["endless", "control", "surrogate"],
 )
-async def test_an_answer_that_no_record_can_hold_is_kept_as_far_as_one_can(house: House, text: str, kept: str) -> None:
-    house.responder = _says(text)
-    await house.intake.handle(sms(1))
-    await house.answering.once()
-    [_, answer] = await house.texts()
+async def test_an_answer_that_no_record_can_hold_is_kept_as_far_as_one_can(
+    rig: ChannelRig, text: str, kept: str
+) -> None:
+    rig.responder = _says(text)
+    await rig.ingest.handle(sms(1))
+    await rig.auto_reply.once()
+    [_, answer] = await rig.texts()
     assert answer.startswith(kept)
     assert len(answer.encode()) <= MAX_TEXT_BYTES
-    assert await _nothing_waits(house)
+    assert await _nothing_waits(rig)
 
 
 @pytest.mark.parametrize("fault", ["raises", "no text"])
 async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_in_the_end(
-    house: House, fault: str
+    rig: ChannelRig, fault: str
 ) -> None:
     tries = 0
 
@@ -147,35 +151,35 @@ async def test_what_was_said_is_settled_while_its_answer_fails_and_is_given_up_i
             raise ConnectionError
         return {"text": "not a text"}
 
-    house.responder = answer
-    await house.intake.handle(sms(1))
-    await house.answering.once()
-    assert (await house.turns(), await house.texts(), tries) == (1, ["Hello"], 1)
+    rig.responder = answer
+    await rig.ingest.handle(sms(1))
+    await rig.auto_reply.once()
+    assert (await rig.turns(), await rig.texts(), tries) == (1, ["Hello"], 1)
     for _ in range(80):
-        house.clock.advance(timedelta(hours=1))
-        await house.answering.once()
-    assert await _nothing_waits(house)
-    assert (await house.turns(), tries < 80) == (1, True)
+        rig.clock.advance(timedelta(hours=1))
+        await rig.auto_reply.once()
+    assert await _nothing_waits(rig)
+    assert (await rig.turns(), tries < 80) == (1, True)
 
 
-async def test_an_agent_that_never_answers_has_failed(house: House) -> None:
+async def test_an_agent_that_never_answers_has_failed(rig: ChannelRig) -> None:
     async def hang(one: ReplyRequest) -> str:
         await asyncio.Event().wait()
         return "never"
 
-    store = house.backbone.store
-    quick = auto_reply(house.backbone, store, store, house.clock, responder=hang, lease=timedelta(milliseconds=20))
-    await house.intake.handle(replace(sms(1), album=None))
-    house.responder = hang
-    await house.intake.handle(sms(2))
+    store = rig.backbone.store
+    quick = auto_reply(rig.backbone, store, store, rig.clock, responder=hang, lease=timedelta(milliseconds=20))
+    await rig.ingest.handle(replace(sms(1), album=None))
+    rig.responder = hang
+    await rig.ingest.handle(sms(2))
     assert await quick.once() == 1
-    assert await house.turns() == 2
+    assert await rig.turns() == 2
     [waiting] = await store.waiting_jobs(ANSWER, limit=10)
-    assert waiting.visible_at == house.clock() + timedelta(seconds=5)
+    assert waiting.visible_at == rig.clock() + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House, together: bool) -> None:
+async def test_what_was_in_sight_of_an_answer_is_not_answered_again(rig: ChannelRig, together: bool) -> None:
     """Its own answer failed, and came too late: an answer to what was said later has seen it."""
     sick = True
     asked: list[list[str]] = []
@@ -186,63 +190,63 @@ async def test_what_was_in_sight_of_an_answer_is_not_answered_again(house: House
             raise ConnectionError
         return "Both"
 
-    house.responder = answer
-    await house.intake.handle(sms(1, "one"))
+    rig.responder = answer
+    await rig.ingest.handle(sms(1, "one"))
     if together:
-        await house.intake.handle(sms(2, "two"))
-    await house.answering.once()
+        await rig.ingest.handle(sms(2, "two"))
+    await rig.auto_reply.once()
     sick = False
     if not together:
-        await house.intake.handle(sms(2, "two"))
-        await house.answering.once()
+        await rig.ingest.handle(sms(2, "two"))
+        await rig.auto_reply.once()
     for wait in (5, 300, 300, 300):
-        house.clock.advance(timedelta(seconds=wait))
-        await house.answering.once()
-    assert await house.texts() == ["one", "two", "Both"]
+        rig.clock.advance(timedelta(seconds=wait))
+        await rig.auto_reply.once()
+    assert await rig.texts() == ["one", "two", "Both"]
     assert len(asked) == 2
-    assert await _nothing_waits(house)
+    assert await _nothing_waits(rig)
 
 
-async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(house: House) -> None:
-    house.responder = _says("Yes")
-    await house.intake.handle(sms(1))
-    await house.intake.handle(other(2))
-    house.clock.advance(timedelta(minutes=1))
-    await house.answering.once()
+async def test_an_error_that_nobody_foresaw_keeps_nothing_else_from_being_sent(rig: ChannelRig) -> None:
+    rig.responder = _says("Yes")
+    await rig.ingest.handle(sms(1))
+    await rig.ingest.handle(other(2))
+    rig.clock.advance(timedelta(minutes=1))
+    await rig.auto_reply.once()
     got: list[str] = []
 
     async def act(part: OutboundMessage) -> SendReceipt:
         got.append(part.conversation_id)
         if len(got) == 1:
             raise RuntimeError("a library's own")
-        return SendReceipt("P-1", house.clock(), ())
+        return SendReceipt("P-1", rig.clock(), ())
 
     provider = Provider(acts=[act])
-    sending = outbox(house.backbone.store, house.clock, lambda message: provider)
+    sending = outbox(rig.backbone.store, rig.clock, lambda message: provider)
     assert await sending.once() == 2
     assert len(set(got)) == 2
 
 
-async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(house: House) -> None:
+async def test_a_process_without_an_agent_leaves_the_answer_to_one_that_has_it(rig: ChannelRig) -> None:
     """Somebody looks at the same file with a plain `up`."""
-    house.responder = _says("Yes")
-    await house.intake.handle(sms(1))
-    house.responder = None
-    await house.answering.once()
-    assert (await house.turns(), await house.texts()) == (1, ["Hello"])
-    house.responder = _says("Yes")
-    house.clock.advance(timedelta(seconds=5))
-    await house.answering.once()
-    assert await house.texts() == ["Hello", "Yes"]
-    assert await _nothing_waits(house)
+    rig.responder = _says("Yes")
+    await rig.ingest.handle(sms(1))
+    rig.responder = None
+    await rig.auto_reply.once()
+    assert (await rig.turns(), await rig.texts()) == (1, ["Hello"])
+    rig.responder = _says("Yes")
+    rig.clock.advance(timedelta(seconds=5))
+    await rig.auto_reply.once()
+    assert await rig.texts() == ["Hello", "Yes"]
+    assert await _nothing_waits(rig)
 
 
-async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(house: House) -> None:
-    house.responder = _says("Yes")
+async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(rig: ChannelRig) -> None:
+    rig.responder = _says("Yes")
     for one in (sms(1), other(2), sms(3, thread=Thread("sms:+15550177"))):
-        await house.intake.handle(one)
-    house.clock.advance(timedelta(minutes=1))
-    await house.answering.once()
+        await rig.ingest.handle(one)
+    rig.clock.advance(timedelta(minutes=1))
+    await rig.auto_reply.once()
     began = asyncio.Event()
 
     async def hang(part: OutboundMessage) -> SendReceipt:
@@ -250,10 +254,10 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
         await asyncio.Event().wait()
         raise AssertionError
 
-    store = house.backbone.store
-    sending = outbox(store, house.clock, lambda message: Provider(acts=[hang]))
+    store = rig.backbone.store
+    sending = outbox(store, rig.clock, lambda message: Provider(acts=[hang]))
     dying = asyncio.create_task(
-        ChannelRunner(WebhookRouter(house.intake, house.clock, {}), combined(house.answering, sending)).run(
+        ChannelRunner(WebhookRouter(rig.ingest, rig.clock, {}), combined(rig.auto_reply, sending)).run(
             asyncio.Event(), poll=0.01
         )
     )
@@ -261,24 +265,24 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(h
     dying.cancel()
     await asyncio.wait([dying])
     another = Provider()
-    assert await outbox(store, house.clock, lambda message: another).once() == 2
+    assert await outbox(store, rig.clock, lambda message: another).once() == 2
     assert len(another.got) == 2
 
 
-@pytest.mark.parametrize("answering", [True, False])
+@pytest.mark.parametrize("has_responder", [True, False])
 async def test_a_part_of_an_album_that_comes_late_is_settled_and_one_that_comes_twice_is_not(
-    house: House, answering: bool
+    rig: ChannelRig, has_responder: bool
 ) -> None:
     """Its provider could not reach us before."""
-    house.responder = _says("Nice") if answering else None
+    rig.responder = _says("Nice") if has_responder else None
     for number in (1, 2):
-        await house.intake.handle(sms(number, f"picture {number}", album="A1"))
+        await rig.ingest.handle(sms(number, f"picture {number}", album="A1"))
     for later in (None, 1, 3, 3):
         if later is not None:
-            await house.intake.handle(sms(later, f"picture {later}", album="A1"))
-        house.clock.advance(timedelta(seconds=3))
-        await house.answering.once()
-    assert await house.turns() == 2
-    assert [one for one in await house.texts() if one != "Nice"] == ["picture 1", "picture 2", "picture 3"]
-    assert (await house.texts()).count("Nice") == (2 if answering else 0)
-    assert await _nothing_waits(house)
+            await rig.ingest.handle(sms(later, f"picture {later}", album="A1"))
+        rig.clock.advance(timedelta(seconds=3))
+        await rig.auto_reply.once()
+    assert await rig.turns() == 2
+    assert [one for one in await rig.texts() if one != "Nice"] == ["picture 1", "picture 2", "picture 3"]
+    assert (await rig.texts()).count("Nice") == (2 if has_responder else 0)
+    assert await _nothing_waits(rig)

@@ -7,22 +7,22 @@ import json
 import pytest
 from pydantic import SecretStr
 from tests.cli.command import turn
-from tests.unit.channels.test_ingest import House, house
+from tests.unit.channels.test_ingest import ChannelRig, rig
 from tests.unit.channels.test_turns import NOW, SECRET, signed
 
 from afterturn.channels.turns import TurnEndpoint
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 
 @pytest.mark.parametrize("bare", [True, False], ids=["no messages", "messages"])
-async def test_the_same_call_settles_once_also_where_its_turn_brings_no_message(house: House, *, bare: bool) -> None:
+async def test_the_same_call_settles_once_also_where_its_turn_brings_no_message(rig: ChannelRig, *, bare: bool) -> None:
     """The end of a call settles what was saved before: nothing in it tells a second delivery from the first."""
     given = json.loads(turn("c-1"))
     if bare:
         given["messages"] = []
-    door = TurnEndpoint(house.backbone.settle, SecretStr(SECRET), lambda: NOW)
+    door = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), lambda: NOW)
     told = [json.loads((await door(signed(json.dumps(given).encode()))).body) for _ in range(2)]
     assert [one["new"] for one in told] == [True, False]
     assert told[0]["eventId"] == told[1]["eventId"]
-    assert await house.turns("c-1") == 1
+    assert await rig.turns("c-1") == 1

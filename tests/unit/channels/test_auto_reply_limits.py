@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from tests.unit.channels.job_runners import auto_reply
-from tests.unit.channels.test_ingest import NOW, House, house, mail, sms
+from tests.unit.channels.test_ingest import NOW, ChannelRig, mail, rig, sms
 
 from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.responder import ReplyRequest
@@ -21,7 +21,7 @@ from afterturn.model import Channel, Role
 from afterturn.store.port import MAX_VALUE_BYTES, Job
 from afterturn.store.state import dump_state
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 THREE = RateLimit(3, timedelta(minutes=10))
 
@@ -30,9 +30,9 @@ async def parrot(one: ReplyRequest) -> str:
     return f"You said: {one.messages[-1].text}"
 
 
-def answering(house: House, responder: Any = parrot) -> JobRunner:
-    store = house.backbone.store
-    return auto_reply(house.backbone, store, store, house.clock, responder=responder, cap=THREE)
+def limited_runner(rig: ChannelRig, responder: Any = parrot) -> JobRunner:
+    store = rig.backbone.store
+    return auto_reply(rig.backbone, store, store, rig.clock, responder=responder, cap=THREE)
 
 
 def on(channel: Channel, number: int, at: Any) -> InboundMessage:
@@ -43,60 +43,60 @@ def on(channel: Channel, number: int, at: Any) -> InboundMessage:
 
 @pytest.mark.parametrize("channel", [Channel.SMS, Channel.TELEGRAM, Channel.WEB, Channel.EMAIL])
 async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_left_to_people(
-    house: House, channel: Channel, caplog: pytest.LogCaptureFixture
+    rig: ChannelRig, channel: Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.responder = parrot
+    rig.responder = parrot
     conversation = "mail:m1" if channel is Channel.EMAIL else "c-1"
     before = counted(channel)
     for number in range(1, 6):
-        house.clock.advance(timedelta(seconds=5))
-        await house.intake.handle(on(channel, number, house.clock()))
-        await answering(house).once()
-    messages = await house.backbone.store.messages(conversation)
+        rig.clock.advance(timedelta(seconds=5))
+        await rig.ingest.handle(on(channel, number, rig.clock()))
+        await limited_runner(rig).once()
+    messages = await rig.backbone.store.messages(conversation)
     assert [one.role for one in messages].count(Role.AGENT) == 3
     assert [one.role for one in messages].count(Role.CUSTOMER) == 5
-    assert not await house.backbone.store.waiting_jobs(ANSWER, limit=5)
-    found = await house.backbone.store.conversation(conversation)
+    assert not await rig.backbone.store.waiting_jobs(ANSWER, limit=5)
+    found = await rig.backbone.store.conversation(conversation)
     assert found is not None
     assert found.settled_at is not None
-    assert found.settled_at >= house.clock(), "what nobody answers is settled, so that reactions see it"
+    assert found.settled_at >= rig.clock(), "what nobody answers is settled, so that reactions see it"
     assert counted(channel) - before == 2
     assert caplog.text.count("action=answers_capped") == 2
     key = f"{conversation} {messages[-1].id}"
-    details = await house.backbone.store.get(MessageDetails, key)
+    details = await rig.backbone.store.get(MessageDetails, key)
     assert details is not None
     assert details.suppress == "loop"
 
 
-async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(house: House) -> None:
-    house.responder = parrot
+async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(rig: ChannelRig) -> None:
+    rig.responder = parrot
     for number in range(1, 6):
-        await house.intake.handle(sms(number, at=NOW))
-        await answering(house).once()
-    house.clock.advance(timedelta(minutes=10, seconds=1))
-    await house.intake.handle(sms(6, "Anybody there?", at=house.clock()))
-    await answering(house).once()
-    assert (await house.texts())[-1] == "You said: Anybody there?"
-    assert len(await house.dispatched()) == 4
+        await rig.ingest.handle(sms(number, at=NOW))
+        await limited_runner(rig).once()
+    rig.clock.advance(timedelta(minutes=10, seconds=1))
+    await rig.ingest.handle(sms(6, "Anybody there?", at=rig.clock()))
+    await limited_runner(rig).once()
+    assert (await rig.texts())[-1] == "You said: Anybody there?"
+    assert len(await rig.dispatched()) == 4
 
 
-async def test_a_message_that_gets_no_answer_counts_for_none(house: House) -> None:
+async def test_a_message_that_gets_no_answer_counts_for_none(rig: ChannelRig) -> None:
     async def rarely(one: ReplyRequest) -> str | None:
         return "Yes" if "?" in one.messages[-1].text else None
 
-    house.responder = rarely
+    rig.responder = rarely
     for number, text in enumerate(["a", "b", "c", "d", "e?"], 1):
-        await house.intake.handle(sms(number, text, at=NOW))
-        await answering(house, rarely).once()
-    assert (await house.texts())[-1] == "Yes"
+        await rig.ingest.handle(sms(number, text, at=NOW))
+        await limited_runner(rig, rarely).once()
+    assert (await rig.texts())[-1] == "Yes"
 
 
-async def test_one_conversation_s_answers_do_not_count_for_another(house: House) -> None:
-    house.responder = parrot
+async def test_one_conversation_s_answers_do_not_count_for_another(rig: ChannelRig) -> None:
+    rig.responder = parrot
     for number in range(1, 9):
-        await house.intake.handle(replace(sms(number, at=NOW), thread=Thread(f"c-{number % 4}")))
-        await answering(house).once()
-    assert len(await house.dispatched()) == 8
+        await rig.ingest.handle(replace(sms(number, at=NOW), thread=Thread(f"c-{number % 4}")))
+        await limited_runner(rig).once()
+    assert len(await rig.dispatched()) == 8
 
 
 def test_a_reply_history_stays_small_and_counts_a_repeated_reply_once() -> None:

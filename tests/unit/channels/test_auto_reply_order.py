@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_adversary_auto_reply import other, running, until
-from tests.unit.channels.test_ingest import House, house, sms
+from tests.unit.channels.test_ingest import ChannelRig, rig, sms
 from tests.unit.channels.test_outbox import Provider
 
 from afterturn.channels.auto_reply import CONCURRENCY, LEASE
@@ -18,7 +18,7 @@ from afterturn.channels.state import ANSWER
 from afterturn.jobs.locks import Locks
 from afterturn.model import Direction
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 
 @asynccontextmanager
@@ -30,7 +30,7 @@ async def released(event: asyncio.Event) -> AsyncIterator[None]:
         event.set()
 
 
-async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others(house: House) -> None:
+async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others(rig: ChannelRig) -> None:
     release = asyncio.Event()
 
     async def answer(one: ReplyRequest) -> str:
@@ -46,41 +46,41 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
             if one.key == f"sms:SM{number}"
         )
 
-    house.responder, store, provider = answer, house.backbone.store, Provider()
-    async with running(house, provider) as webhooks, released(release):
+    rig.responder, store, provider = answer, rig.backbone.store, Provider()
+    async with running(rig, provider) as webhooks, released(release):
         for number in range(1, CONCURRENCY + 2):
-            await house.intake.handle(sms(number, f"hang {number}"))
+            await rig.ingest.handle(sms(number, f"hang {number}"))
             webhooks.jobs.wake()
             await until(lambda number=number: is_taken(number))
-        await house.intake.handle(other(100, text="you"))
+        await rig.ingest.handle(other(100, text="you"))
         webhooks.jobs.wake()
         async with asyncio.timeout(240):
             while not provider.got:  # noqa: ASYNC110 - what it waits for is sent
                 await asyncio.sleep(0.01)
         assert [text for text, _ in provider.got] == ["For you"]
         release.set()
-        await until(lambda: is_answered(house))
-    assert (await house.texts())[-1] == f"For hang {CONCURRENCY + 1}"
+        await until(lambda: is_answered(rig))
+    assert (await rig.texts())[-1] == f"For hang {CONCURRENCY + 1}"
 
 
-async def is_answered(house: House) -> bool:
-    house.clock.advance(timedelta(seconds=1))
-    return not await house.backbone.store.waiting_jobs(ANSWER, limit=100)
+async def is_answered(rig: ChannelRig) -> bool:
+    rig.clock.advance(timedelta(seconds=1))
+    return not await rig.backbone.store.waiting_jobs(ANSWER, limit=100)
 
 
-async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(house: House) -> None:
+async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(rig: ChannelRig) -> None:
     async def fail(one: ReplyRequest) -> str:
         raise ConnectionError
 
-    house.responder, store = fail, house.backbone.store
-    await house.intake.handle(sms(1))
-    leases = Locks(store, house.clock, ANSWER)
+    rig.responder, store = fail, rig.backbone.store
+    await rig.ingest.handle(sms(1))
+    leases = Locks(store, rig.clock, ANSWER)
     lease = await leases.acquire("sms:+15158226442", LEASE)
     assert lease is not None
     for _ in range(8):
-        assert await house.answering.once() == 1
-        house.clock.advance(timedelta(seconds=4))
+        assert await rig.auto_reply.once() == 1
+        rig.clock.advance(timedelta(seconds=4))
     await leases.release(lease)
-    assert await auto_reply(house.backbone, store, store, house.clock, responder=fail).once() == 1
+    assert await auto_reply(rig.backbone, store, store, rig.clock, responder=fail).once() == 1
     [waiting] = await store.waiting_jobs(ANSWER, limit=5)
-    assert waiting.visible_at - house.clock() <= timedelta(minutes=2)
+    assert waiting.visible_at - rig.clock() <= timedelta(minutes=2)

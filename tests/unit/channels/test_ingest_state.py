@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.channels.test_ingest import THEIRS, House, house, mail, sms
+from tests.unit.channels.test_ingest import THEIRS, ChannelRig, mail, rig, sms
 
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.state import MessageDetails, Route, ThreadEntry, message_key
@@ -16,29 +16,29 @@ from afterturn.errors import StoreError
 from afterturn.model import Channel, ConversationMeta, Message, Turn
 from afterturn.store.port import OptOut, StateRecord
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 
 @dataclass
 class Witness:
     """A writer that looks, before it saves anything, at what is noted."""
 
-    house: House
+    rig: ChannelRig
     seen: dict[str, list[str]] = field(default_factory=dict)
 
     async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], **more: Any) -> int:
         await self._look(meta, messages)
-        return await self.house.backbone.save_messages(meta, messages, **more)
+        return await self.rig.backbone.save_messages(meta, messages, **more)
 
     async def settle(self, turn: Turn, **more: Any) -> object:
         await self._look(turn.conversation, turn.messages)
-        return await self.house.backbone.settle(turn, **more)
+        return await self.rig.backbone.settle(turn, **more)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.house.backbone, name)
+        return getattr(self.rig.backbone, name)
 
     async def _look(self, meta: ConversationMeta, messages: Sequence[Message]) -> None:
-        store = self.house.backbone.store
+        store = self.rig.backbone.store
         for message in messages:
             keys: dict[type[StateRecord], list[str]] = {
                 Route: [meta.id],
@@ -51,14 +51,16 @@ class Witness:
                 self.seen[message.id].append("opt-out")
 
 
-@pytest.mark.parametrize("answering", [True, False])
-async def test_what_later_deliveries_need_is_remembered_before_the_message(house: House, *, answering: bool) -> None:
+@pytest.mark.parametrize("answers_automatically", [True, False])
+async def test_what_later_deliveries_need_is_remembered_before_the_message(
+    rig: ChannelRig, *, answers_automatically: bool
+) -> None:
     """A process that dies in between gets the message again; an immediate reply finds its route."""
-    witness = Witness(house)
-    intake = Ingest(witness, house.backbone.store, house.clock, directory=house.directory, auto_reply=answering)
-    await intake.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
-    await intake.handle(sms(2))
-    await intake.handle(mail("three", extra={"subject": "Hi"}))
+    witness = Witness(rig)
+    ingest = Ingest(witness, rig.backbone.store, rig.clock, directory=rig.directory, auto_reply=answers_automatically)
+    await ingest.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await ingest.handle(sms(2))
+    await ingest.handle(mail("three", extra={"subject": "Hi"}))
     assert witness.seen == {
         "SM1": ["message-details", "route", "opt-out"],
         "SM2": ["route", "opt-out"],
@@ -69,8 +71,8 @@ async def test_what_later_deliveries_need_is_remembered_before_the_message(house
 class Forgetful:
     """A store that cannot write records of one kind, or opt-outs."""
 
-    def __init__(self, house: House, kind: str) -> None:
-        self._store = house.backbone.store
+    def __init__(self, rig: ChannelRig, kind: str) -> None:
+        self._store = rig.backbone.store
         self._kind = kind
 
     async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
@@ -88,14 +90,14 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("kind", [Route.kind, MessageDetails.kind, "opt-out"])
-async def test_a_message_is_stored_only_after_what_belongs_to_it(house: House, kind: str) -> None:
+async def test_a_message_is_stored_only_after_what_belongs_to_it(rig: ChannelRig, kind: str) -> None:
     stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
     with pytest.raises(StoreError, match="the disk is full"):
-        await Ingest(house.backbone, Forgetful(house, kind), house.clock).handle(stop)
-    assert (await house.backbone.store.counts())["conversations"] == 0
-    await house.intake.handle(stop)
-    assert await house.texts() == ["STOP"]
-    store = house.backbone.store
+        await Ingest(rig.backbone, Forgetful(rig, kind), rig.clock).handle(stop)
+    assert (await rig.backbone.store.counts())["conversations"] == 0
+    await rig.ingest.handle(stop)
+    assert await rig.texts() == ["STOP"]
+    store = rig.backbone.store
     assert await store.get(Route, f"sms:{THEIRS}") is not None
     assert await store.get(MessageDetails, f"sms:{THEIRS} SM1") is not None
     assert await store.opt_out(Channel.SMS, THEIRS) is not None

@@ -59,13 +59,13 @@ def failing(error: Exception) -> Act:
 
 
 @dataclass
-class House:
+class OutboxRig:
     backbone: Backbone
     clock: ManualClock
     provider: Provider = field(default_factory=Provider)
 
     @property
-    def dispatching(self) -> JobRunner:
+    def outbox(self) -> JobRunner:
         return outbox(self.backbone.store, self.clock, lambda message: self.provider)
 
     async def answer(
@@ -92,22 +92,22 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def rig(tmp_path: Path) -> AsyncIterator[OutboxRig]:
     clock = ManualClock(NOW)
     async with open_backbone(App(shipped=False), Settings(db=tmp_path / "a.db"), clock=clock) as backbone:
-        yield House(backbone, clock)
+        yield OutboxRig(backbone, clock)
 
 
-async def test_an_answer_goes_out_once_by_the_way_the_question_came(house: House) -> None:
+async def test_an_answer_goes_out_once_by_the_way_the_question_came(rig: OutboxRig) -> None:
     seen: list[OutboundMessage] = []
 
     async def act(part: OutboundMessage) -> SendReceipt:
         seen.append(part)
         return await taken(part)
 
-    house.provider.acts = [act]
-    await house.answer()
-    assert (await house.dispatching.once(), await house.dispatching.once()) == (1, 0)
+    rig.provider.acts = [act]
+    await rig.answer()
+    assert (await rig.outbox.once(), await rig.outbox.once()) == (1, 0)
     [one] = seen
     assert (one.account, one.recipients, one.in_reply_to, one.references) == (
         "ours",
@@ -115,22 +115,22 @@ async def test_an_answer_goes_out_once_by_the_way_the_question_came(house: House
         "m-2",
         ("m-1", "m-2"),
     )
-    assert await house.state() == ("sent", None)
+    assert await rig.state() == ("sent", None)
 
 
-async def test_after_a_failure_in_the_middle_only_the_rest_is_sent(house: House) -> None:
-    house.provider.size = 3
+async def test_after_a_failure_in_the_middle_only_the_rest_is_sent(rig: OutboxRig) -> None:
+    rig.provider.size = 3
     busy = TryLater("provider", Reason.THROTTLED, after=timedelta(seconds=40))
-    house.provider.acts = [taken, failing(busy), taken]
-    await house.answer(text="abcdefgh")
-    await house.dispatching.once()
-    assert await house.state() == ("waiting", "throttled")
-    house.clock.advance(timedelta(seconds=39))
-    assert await house.dispatching.once() == 0
-    house.clock.advance(timedelta(seconds=1))
-    await house.dispatching.once()
-    assert house.provider.got == [("abc", 0), ("def", 1), ("gh", 2)]
-    assert await house.state() == ("sent", None)
+    rig.provider.acts = [taken, failing(busy), taken]
+    await rig.answer(text="abcdefgh")
+    await rig.outbox.once()
+    assert await rig.state() == ("waiting", "throttled")
+    rig.clock.advance(timedelta(seconds=39))
+    assert await rig.outbox.once() == 0
+    rig.clock.advance(timedelta(seconds=1))
+    await rig.outbox.once()
+    assert rig.provider.got == [("abc", 0), ("def", 1), ("gh", 2)]
+    assert await rig.state() == ("sent", None)
 
 
 @pytest.mark.parametrize(
@@ -141,41 +141,41 @@ async def test_after_a_failure_in_the_middle_only_the_rest_is_sent(house: House)
     ],
 )
 async def test_what_cannot_be_sent_or_may_have_been_is_never_tried_again(
-    house: House, error: Exception, state: tuple[str, str]
+    rig: OutboxRig, error: Exception, state: tuple[str, str]
 ) -> None:
-    house.provider.acts = [failing(error)]
-    await house.answer()
-    await house.dispatching.once()
-    house.clock.advance(timedelta(days=1))
-    assert await house.dispatching.once() == 0
-    assert await house.state() == state
+    rig.provider.acts = [failing(error)]
+    await rig.answer()
+    await rig.outbox.once()
+    rig.clock.advance(timedelta(days=1))
+    assert await rig.outbox.once() == 0
+    assert await rig.state() == state
 
 
-async def test_a_persons_reply_to_who_wrote_stop_is_refused_once_and_for_all(house: House) -> None:
+async def test_a_persons_reply_to_who_wrote_stop_is_refused_once_and_for_all(rig: OutboxRig) -> None:
     """Whether they meant the number that is written from, its provider knows."""
-    await house.backbone.store.put_opt_out(OptOut(channel=Channel.SMS, address="theirs", opted_out=True, at=NOW))
-    house.provider.acts = [taken, failing(Undeliverable("provider", Reason.OPTED_OUT, "21610"))]
+    await rig.backbone.store.put_opt_out(OptOut(channel=Channel.SMS, address="theirs", opted_out=True, at=NOW))
+    rig.provider.acts = [taken, failing(Undeliverable("provider", Reason.OPTED_OUT, "21610"))]
     for number in (1, 2):
-        await house.answer(number, automatic=False)
-        await house.dispatching.once()
-    house.clock.advance(timedelta(days=1))
-    assert await house.dispatching.once() == 0
-    assert [await house.state(number) for number in (1, 2)] == [("sent", None), ("undeliverable", "opted-out")]
+        await rig.answer(number, automatic=False)
+        await rig.outbox.once()
+    rig.clock.advance(timedelta(days=1))
+    assert await rig.outbox.once() == 0
+    assert [await rig.state(number) for number in (1, 2)] == [("sent", None), ("undeliverable", "opted-out")]
 
 
-async def test_whoever_dies_between_storage_and_dispatch_leaves_it_to_another(house: House) -> None:
+async def test_a_message_stored_by_a_process_that_died_is_sent_by_another(rig: OutboxRig) -> None:
     """Before the first part was begun: it is sent after all, once."""
-    await house.answer()
-    store = house.backbone.store
+    await rig.answer()
+    store = rig.backbone.store
     assert len(await store.lease_jobs("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
-    assert await house.dispatching.once() == 0
-    house.clock.advance(timedelta(minutes=16))
-    await house.dispatching.once()
-    assert house.provider.got == [("Coming.", 0)]
-    assert await house.state() == ("sent", None)
+    assert await rig.outbox.once() == 0
+    rig.clock.advance(timedelta(minutes=16))
+    await rig.outbox.once()
+    assert rig.provider.got == [("Coming.", 0)]
+    assert await rig.state() == ("sent", None)
 
 
-async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_twice(house: House) -> None:
+async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_twice(rig: OutboxRig) -> None:
     called = asyncio.Event()
 
     async def hang(part: OutboundMessage) -> SendReceipt:
@@ -183,72 +183,72 @@ async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_t
         await asyncio.Event().wait()
         return await taken(part)
 
-    house.provider.acts = [hang]
-    await house.answer()
-    dying = asyncio.create_task(house.dispatching.once())
+    rig.provider.acts = [hang]
+    await rig.answer()
+    dying = asyncio.create_task(rig.outbox.once())
     await called.wait()
     dying.cancel()
     await asyncio.wait([dying])
-    house.provider.acts = [taken]
-    house.clock.advance(timedelta(minutes=16))
-    await house.dispatching.once()
-    assert house.provider.got == []
-    assert await house.state() == ("uncertain", "answer-lost")
+    rig.provider.acts = [taken]
+    rig.clock.advance(timedelta(minutes=16))
+    await rig.outbox.once()
+    assert rig.provider.got == []
+    assert await rig.state() == ("uncertain", "answer-lost")
 
 
-async def test_what_helps_nobody_any_more_is_given_up(house: House) -> None:
-    house.provider.acts = [failing(TryLater("provider", Reason.UNREACHABLE))]
-    await house.answer()
+async def test_what_helps_nobody_any_more_is_given_up(rig: OutboxRig) -> None:
+    rig.provider.acts = [failing(TryLater("provider", Reason.UNREACHABLE))]
+    await rig.answer()
     for _ in range(100):
-        await house.dispatching.once()
-        house.clock.advance(timedelta(hours=1))
-    assert await house.state() == ("given-up", "unreachable")
-    assert await house.backbone.store.waiting_jobs("dispatch", limit=1) == ()
+        await rig.outbox.once()
+        rig.clock.advance(timedelta(hours=1))
+    assert await rig.state() == ("given-up", "unreachable")
+    assert await rig.backbone.store.waiting_jobs("dispatch", limit=1) == ()
 
 
-async def test_mail_that_answers_ours_finds_its_conversation(house: House) -> None:
-    await house.answer(channel=Channel.EMAIL)
-    await house.dispatching.once()
+async def test_mail_that_answers_ours_finds_its_conversation(rig: OutboxRig) -> None:
+    await rig.answer(channel=Channel.EMAIL)
+    await rig.outbox.once()
     names = ["P-r-1-0", "<r-1@out>"]
-    entries = await house.backbone.store.get_all(ThreadEntry, names)
+    entries = await rig.backbone.store.get_all(ThreadEntry, names)
     assert [entries[name].conversation_id for name in names] == ["c-1", "c-1"]
 
 
-async def test_a_chat_that_turns_out_to_have_moved_is_remembered(house: House) -> None:
+async def test_a_chat_that_turns_out_to_have_moved_is_remembered(rig: OutboxRig) -> None:
     async def act(part: OutboundMessage) -> SendReceipt:
         return SendReceipt("P", NOW, moved=ThreadMigrated("telegram:-45", "telegram:-100247", NOW))
 
-    house.provider.acts = [act]
-    await house.answer(channel=Channel.TELEGRAM)
-    await house.dispatching.once()
-    merged = await house.backbone.store.get(MergedThread, "telegram:-100247")
+    rig.provider.acts = [act]
+    await rig.answer(channel=Channel.TELEGRAM)
+    await rig.outbox.once()
+    merged = await rig.backbone.store.get(MergedThread, "telegram:-100247")
     assert merged is not None
     assert merged.conversation_id == "c-1"
 
 
-async def test_two_machines_that_answer_each_other_are_stopped(house: House) -> None:
+async def test_two_machines_that_answer_each_other_are_stopped(rig: OutboxRig) -> None:
     """F16: automatic mail is capped; what a person writes is not."""
     for number in range(1, 7):
-        await house.answer(number, channel=Channel.EMAIL)
-        await house.dispatching.once()
-        house.clock.advance(timedelta(seconds=5))
-    assert len(house.provider.got) == 4
-    assert [await house.state(number) for number in (4, 5, 6)] == [
+        await rig.answer(number, channel=Channel.EMAIL)
+        await rig.outbox.once()
+        rig.clock.advance(timedelta(seconds=5))
+    assert len(rig.provider.got) == 4
+    assert [await rig.state(number) for number in (4, 5, 6)] == [
         ("sent", None),
         ("waiting", "loop"),
         ("waiting", "loop"),
     ]
-    await house.answer(7, channel=Channel.EMAIL, automatic=False)
-    await house.dispatching.once()
-    assert await house.state(7) == ("sent", None)
+    await rig.answer(7, channel=Channel.EMAIL, automatic=False)
+    await rig.outbox.once()
+    assert await rig.state(7) == ("sent", None)
 
 
-async def test_where_no_sender_is_set_up_people_are_told(house: House) -> None:
-    await house.answer()
-    await outbox(house.backbone.store, house.clock, lambda message: None).once()
-    assert await house.state() == ("waiting", "channel-not-set-up")
-    assert await house.problem() == SendProblem(state="waiting", reason="channel-not-set-up")
-    house.clock.advance(timedelta(seconds=15))
-    await house.dispatching.once()  # another process on the same store has it set up
-    assert await house.state() == ("sent", None)
-    assert await house.problem() is None
+async def test_where_no_sender_is_set_up_people_are_told(rig: OutboxRig) -> None:
+    await rig.answer()
+    await outbox(rig.backbone.store, rig.clock, lambda message: None).once()
+    assert await rig.state() == ("waiting", "channel-not-set-up")
+    assert await rig.problem() == SendProblem(state="waiting", reason="channel-not-set-up")
+    rig.clock.advance(timedelta(seconds=15))
+    await rig.outbox.once()  # another process on the same store has it set up
+    assert await rig.state() == ("sent", None)
+    assert await rig.problem() is None

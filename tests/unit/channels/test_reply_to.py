@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.channels.test_ingest import NOW, House, house
+from tests.unit.channels.test_ingest import NOW, ChannelRig, rig
 
 from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook.webhook import parse_fetched
@@ -15,7 +15,7 @@ from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import Route
 from afterturn.channels.types import InboundMessage, SuppressReason
 
-__all__ = ["house"]
+__all__ = ["rig"]
 
 OURS = "office@homes.example"
 
@@ -38,68 +38,68 @@ def mail(
     return read_mail(raw.encode(), MailReceipt(at=at, accounts=(OURS,), own_addresses=own, extra=more.get("extra", {})))
 
 
-async def route(house: House, conversation: str) -> Any:
-    return await house.backbone.store.get(Route, conversation)
+async def route(rig: ChannelRig, conversation: str) -> Any:
+    return await rig.backbone.store.get(Route, conversation)
 
 
-async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(house: House) -> None:
+async def test_the_answer_to_a_form_goes_to_whoever_filled_it_in(rig: ChannelRig) -> None:
     """Each has a conversation of their own, although the form writes for all, under one subject."""
     for who in ("ada", "bob"):
-        await house.intake.handle(mail(f"form-{who}@x", "forms@site.example", f"{who}@example.org", subject="Contact"))
+        await rig.ingest.handle(mail(f"form-{who}@x", "forms@site.example", f"{who}@example.org", subject="Contact"))
     for who in ("ada", "bob"):
         conversation = f"mail:form-{who}@x"
-        found: Any = await route(house, conversation)
+        found: Any = await route(rig, conversation)
         assert (found.recipient, found.sender, found.account) == ((f"{who}@example.org",) * 2 + (OURS,))
-        known = await house.backbone.store.conversation(conversation)
+        known = await rig.backbone.store.conversation(conversation)
         assert known is not None
         assert known.participants == (f"{who}@example.org", "forms@site.example")
 
 
-async def test_whoever_is_answered_there_may_write_from_there(house: House) -> None:
+async def test_whoever_is_answered_there_may_write_from_there(rig: ChannelRig) -> None:
     async def said(one: ReplyRequest) -> str:
         return f"To {one.recipient}"
 
-    house.responder = said
-    await house.intake.handle(mail("one@x", "ada@work.example", "ada@home.example"))
-    await house.answering.once()
+    rig.responder = said
+    await rig.ingest.handle(mail("one@x", "ada@work.example", "ada@home.example"))
+    await rig.auto_reply.once()
     answer = mail("two@x", "ada@home.example", headers={"References": "<one@x>"}, after=60)
-    await house.intake.handle(answer)
-    await house.answering.once()
-    texts = await house.texts("mail:one@x")
+    await rig.ingest.handle(answer)
+    await rig.auto_reply.once()
+    texts = await rig.texts("mail:one@x")
     assert texts.count("To ada@home.example") == 2
     assert answer.suppress is None
 
 
-async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_away(house: House) -> None:
+async def test_in_a_conversation_that_goes_on_no_new_address_takes_the_answers_away(rig: ChannelRig) -> None:
     """Whoever forges the tenant's address would read what we answer, and the tenant would not."""
-    await house.intake.handle(mail("one@x", "ada@example.org"))
+    await rig.ingest.handle(mail("one@x", "ada@example.org"))
     forged = mail("two@x", "ada@example.org", "mallory@example.net", headers={"References": "<one@x>"}, after=60)
     for _ in range(2):
-        await house.intake.handle(forged)
-    assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
-    known = await house.backbone.store.conversation("mail:one@x")
+        await rig.ingest.handle(forged)
+    assert (await route(rig, "mail:one@x")).recipient == "ada@example.org"
+    known = await rig.backbone.store.conversation("mail:one@x")
     assert known is not None
     assert known.participants == ("ada@example.org",)
 
 
-async def test_one_who_is_in_the_conversation_may_be_named(house: House) -> None:
-    await house.intake.handle(mail("one@x", "ada@example.org", headers={"Cc": "flatmate@example.org"}))
+async def test_one_who_is_in_the_conversation_may_be_named(rig: ChannelRig) -> None:
+    await rig.ingest.handle(mail("one@x", "ada@example.org", headers={"Cc": "flatmate@example.org"}))
     later = mail("two@x", "ada@example.org", "flatmate@example.org", headers={"References": "<one@x>"}, after=60)
-    await house.intake.handle(later)
-    assert (await route(house, "mail:one@x")).recipient == "flatmate@example.org"
+    await rig.ingest.handle(later)
+    assert (await route(rig, "mail:one@x")).recipient == "flatmate@example.org"
 
 
-async def test_a_second_delivery_answers_where_the_first_one_did(house: House) -> None:
+async def test_a_second_delivery_answers_where_the_first_one_did(rig: ChannelRig) -> None:
     for _ in range(2):
-        await house.intake.handle(mail("one@x", "forms@site.example", "ada@example.org"))
-    assert (await route(house, "mail:one@x")).recipient == "ada@example.org"
+        await rig.ingest.handle(mail("one@x", "forms@site.example", "ada@example.org"))
+    assert (await route(rig, "mail:one@x")).recipient == "ada@example.org"
 
 
-async def test_a_stranger_s_wish_changes_nothing(house: House) -> None:
-    await house.intake.handle(mail("one@x", "ada@example.org"))
+async def test_a_stranger_s_wish_changes_nothing(rig: ChannelRig) -> None:
+    await rig.ingest.handle(mail("one@x", "ada@example.org"))
     stranger = mail("two@x", "mallory@example.net", "ada@example.org", headers={"References": "<one@x>"}, after=60)
-    await house.intake.handle(stranger)
-    found = await route(house, "mail:one@x")
+    await rig.ingest.handle(stranger)
+    found = await route(rig, "mail:one@x")
     assert (found.recipient, found.message_id) == ("ada@example.org", "one@x")
 
 

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from tests.unit.channels.channels import SAMPLES, here, request, sample, signed_sample
 from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.sns_rig import TOPIC, posted, signed
-from tests.unit.channels.test_ingest import House, opened
+from tests.unit.channels.test_ingest import ChannelRig, opened
 from tests.unit.channels.voice.test_signatures import retell_signed, token
 
 from afterturn.channels.outlook import webhook as outlook_webhook
@@ -41,19 +41,19 @@ SECRETS = Settings(
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with opened(tmp_path, ManualClock(NOW)) as house:
-        yield house
+async def rig(tmp_path: Path) -> AsyncIterator[ChannelRig]:
+    async with opened(tmp_path, ManualClock(NOW)) as rig:
+        yield rig
 
 
 class Front:
-    """All doors of a house; what a notification only names lies in the samples."""
+    """A router with every webhook; messages that a notification only names are read from the samples."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, rig: ChannelRig) -> None:
         self.kept: list[SubscriptionEvent] = []
-        self.doors = WebhookRouter(
-            house.intake,
-            house.clock,
+        self.router = WebhookRouter(
+            rig.ingest,
+            rig.clock,
             endpoints_of(SECRETS),
             fetchers={"s3": self.from_s3, "graph": self.from_graph},
             subscriptions={"sns": self.keep, "graph": self.keep},
@@ -67,8 +67,8 @@ class Front:
             json.loads(sample("graph/message-get-response.json")), now=NOW, accounts=("a@b.example",)
         )
 
-    async def keep(self, upkeep: SubscriptionEvent) -> None:
-        self.kept.append(upkeep)
+    async def keep(self, event: SubscriptionEvent) -> None:
+        self.kept.append(event)
 
 
 def called(name: str) -> tuple[str, WebhookRequest]:
@@ -157,64 +157,64 @@ def test_every_sample_of_a_webhook_is_called_here() -> None:
 
 @here
 @pytest.mark.parametrize("name", TURNS)
-async def test_a_sample_is_answered_with_success_and_makes_its_turns_once(house: House, name: str) -> None:
+async def test_a_sample_is_answered_with_success_and_makes_its_turns_once(rig: ChannelRig, name: str) -> None:
     path, request_ = called(name)
-    front = Front(house)
+    front = Front(rig)
     for _ in range(2):
-        answer = await front.doors(path, request_)
+        answer = await front.router(path, request_)
         assert 200 <= answer.status < 300, answer.body
-    counts = await house.backbone.store.counts()
+    counts = await rig.backbone.store.counts()
     assert counts["turns"] == TURNS[name]
-    house.clock.advance(house.wait)
-    await house.answering.once()
+    rig.clock.advance(rig.wait)
+    await rig.auto_reply.once()
     waited = name in ("voice/twilio-voice-completed.form.txt", "voice/vapi-status-ended.json")
-    assert (await house.backbone.store.counts())["turns"] == TURNS[name] + waited
+    assert (await rig.backbone.store.counts())["turns"] == TURNS[name] + waited
     kept = {"ses-sns/subscription-confirmation.json": 2, "graph/lifecycle-reauthorizationRequired.json": 2}
     assert len(front.kept) == kept.get(name, 2 * name.startswith("graph/lifecycle"))
 
 
 @here
-async def test_a_handshake_gets_what_it_asks_for(house: House) -> None:
+async def test_a_handshake_gets_what_it_asks_for(rig: ChannelRig) -> None:
     url = "https://example.com/hooks/graph?validationToken=abc%20def"
-    answer = await Front(house).doors("/hooks/graph", WebhookRequest("POST", url, {}, b""))
+    answer = await Front(rig).router("/hooks/graph", WebhookRequest("POST", url, {}, b""))
     assert (answer.status, answer.body) == (200, "abc def")
 
 
 @here
 @pytest.mark.parametrize("name", TURNS)
-async def test_without_its_signature_nothing_is_stored(house: House, name: str) -> None:
+async def test_without_its_signature_nothing_is_stored(rig: ChannelRig, name: str) -> None:
     path, request_ = called(name)
     body = request_.body.replace(b"secretClient", b"otherClient").replace(b'"Signature"', b'"Signatura"')
-    answer = await Front(house).doors(path, WebhookRequest(request_.method, request_.url, {}, body))
+    answer = await Front(rig).router(path, WebhookRequest(request_.method, request_.url, {}, body))
     assert answer.status == 401
     assert set(json.loads(answer.body)["error"]) == {"code", "message"}
-    counts = await house.backbone.store.counts()
+    counts = await rig.backbone.store.counts()
     assert (counts["messages"], counts["conversations"]) == (0, 0)
 
 
-async def test_what_is_no_door_or_too_large_or_another_method_is_said(house: House) -> None:
-    front = Front(house)
-    assert (await front.doors("/hooks/fax", request(b""))).status == 404
-    assert (await front.doors("/hooks/telegram", WebhookRequest("PUT", "https://x/", {}, b""))).status == 405
-    assert (await front.doors("/hooks/telegram", request(b"x" * (MAX_BODY_BYTES + 1)))).status == 413
+async def test_what_is_no_door_or_too_large_or_another_method_is_said(rig: ChannelRig) -> None:
+    front = Front(rig)
+    assert (await front.router("/hooks/fax", request(b""))).status == 404
+    assert (await front.router("/hooks/telegram", WebhookRequest("PUT", "https://x/", {}, b""))).status == 405
+    assert (await front.router("/hooks/telegram", request(b"x" * (MAX_BODY_BYTES + 1)))).status == 413
 
 
 @here
 async def test_a_store_that_is_out_makes_the_provider_send_it_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: ChannelRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    front = Front(house)
+    front = Front(rig)
     path, request_ = called("telegram/text-private.json")
 
     async def busy(*_: object, **__: object) -> None:
         raise StoreBusy("the file is held")
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.backbone, "settle", busy)
-        answer = await front.doors(path, request_)
+        broken.setattr(rig.backbone, "settle", busy)
+        answer = await front.router(path, request_)
     assert (answer.status, answer.headers["retry-after"]) == (503, "30")
-    assert (await front.doors(path, request_)).status == 200
-    assert (await house.backbone.store.counts())["turns"] == 1
+    assert (await front.router(path, request_)).status == 200
+    assert (await rig.backbone.store.counts())["turns"] == 1
 
 
 def test_a_channel_without_its_secret_is_closed() -> None:
@@ -224,10 +224,10 @@ def test_a_channel_without_its_secret_is_closed() -> None:
 
 @pytest.mark.parametrize("body", [b"\xffXyzzy", b"[]", b'{"message": "Xyzzy"}', b'{"message": {"text": "Xyzzy"}}'])
 async def test_what_is_genuine_and_cannot_be_read_is_told_loudly_and_without_content(
-    house: House, body: bytes, caplog: pytest.LogCaptureFixture
+    rig: ChannelRig, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = unreadable("telegram")
-    told = await Front(house).doors("/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"}))
+    told = await Front(rig).router("/hooks/telegram", request(body, {"x-telegram-bot-api-secret-token": "hush"}))
     assert told.status == 200, "an error would make Telegram hold back everything that comes later"
     [warning] = [one for one in caplog.records if one.levelname == "WARNING"]
     assert warning.getMessage() == "action=webhook_unreadable channel=telegram"

@@ -200,15 +200,15 @@ async def test_what_became_of_sending_a_reply_stands_below_it(
 
 
 async def test_before_a_reply_it_is_said_that_the_person_wrote_stop(site: Site) -> None:
-    intake, path = Ingest(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
+    ingest, path = Ingest(site.backbone, site.backbone.store, site.backbone.clock), f"/conversations/sms:{THEIRS}"
     words = "This person opted out (STOP):"
     async with site.client() as client:
         for number, (opt, said) in enumerate((("", False), ("out", True), ("in", False))):
-            await intake.handle(
+            await ingest.handle(
                 sms(number, opt or "Hello", at=site.backbone.clock(), extra={"opt": opt} if opt else {})
             )
             assert (words in (await client.get(path)).text) is said
-        await intake.handle(sms(9, "STOP", at=site.backbone.clock(), extra={"opt": "out"}))
+        await ingest.handle(sms(9, "STOP", at=site.backbone.clock(), extra={"opt": "out"}))
         assert words not in (await client.get(PATH)).text
 
 

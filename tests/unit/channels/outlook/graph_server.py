@@ -146,8 +146,8 @@ class Exchange(Outlook):
 
 
 @dataclass
-class Office:
-    """A file, and a process on it that is told by Graph."""
+class OutlookRig:
+    """A store, and a process that Graph notifies."""
 
     exchange: Exchange
     backbone: Backbone
@@ -186,13 +186,13 @@ def settings_of(folder: Path, exchange: Exchange, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: Any) -> AsyncIterator[Office]:
+async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: Any) -> AsyncIterator[OutlookRig]:
     settings = settings_of(folder, exchange, **more)
     async with (
         open_backbone(App(shipped=False), settings, clock=clock) as backbone,
         open_channels(backbone, backbone.store, settings, clock) as webhooks,
     ):
-        yield Office(exchange, backbone, clock, webhooks)
+        yield OutlookRig(exchange, backbone, clock, webhooks)
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ async def exchange(clock: ManualClock) -> AsyncIterator[Exchange]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> AsyncIterator[Office]:
+async def rig(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> AsyncIterator[OutlookRig]:
     async with office(tmp_path, exchange, clock) as found:
         yield found
 

@@ -14,7 +14,7 @@ from tests.unit.channels.outlook.graph_server import (
     MINUTE,
     NOW,
     Exchange,
-    Office,
+    OutlookRig,
     clock,
     exchange,
     lifecycle,
@@ -59,34 +59,34 @@ class Dying:
 async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes(
     tmp_path: Path, exchange: Exchange, clock: ManualClock, last: int, written: bool
 ) -> None:
-    async with office(tmp_path, exchange, clock) as house:
-        await house.keep()
+    async with office(tmp_path, exchange, clock) as rig:
+        await rig.keep()
         exchange.deliver(1, clock() + MINUTE)
         exchange.subscriptions.clear()
-        await house.told(lifecycle("subscriptionRemoved"))
+        await rig.told(lifecycle("subscriptionRemoved"))
     clock.advance(2 * MINUTE)
     settings = settings_of(tmp_path, exchange)
     async with open_backbone(App(shipped=False), settings, clock=clock) as backbone:
         store: Any = Dying(backbone.store, last, written=written)
         async with open_channels(backbone, store, settings, clock) as webhooks:
-            dying = Office(exchange, backbone, clock, webhooks)
+            dying = OutlookRig(exchange, backbone, clock, webhooks)
             try:
                 await dying.keep()
             except StoreBusy:
                 clock.advance(11 * MINUTE)
-    async with office(tmp_path, exchange, clock) as house:
+    async with office(tmp_path, exchange, clock) as rig:
         exchange.deliver(2, clock())
         for _ in range(3):
-            await house.keep(HOUR)
-        assert await house.texts() == ["I am mail 1.", "I am mail 2."]
+            await rig.keep(HOUR)
+        assert await rig.texts() == ["I am mail 1.", "I am mail 2."]
         known = [one for one in exchange.subscriptions if not exchange.ended(one)]
         assert 1 <= len(known) <= 2, "one may be lost whose making nobody wrote down"
         mail = exchange.deliver(3, clock())
         told = [
             {"subscriptionId": one, "changeType": "created", "resource": f"users/x/messages/{mail}"} for one in known
         ]
-        await house.told(*told)
-        assert (await house.texts())[2:] == ["I am mail 3."]
+        await rig.told(*told)
+        assert (await rig.texts())[2:] == ["I am mail 3."]
 
 
 times = st.timedeltas(timedelta(days=-9), timedelta(days=9)).map(lambda span: NOW + span)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.test_ingest import House, opened
+from tests.unit.channels.test_ingest import ChannelRig, opened
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.responder import ReplyRequest
@@ -24,36 +24,36 @@ WEB = "/hooks/web"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with opened(tmp_path, ManualClock(NOW)) as house:
-        yield house
+async def rig(tmp_path: Path) -> AsyncIterator[ChannelRig]:
+    async with opened(tmp_path, ManualClock(NOW)) as rig:
+        yield rig
 
 
-def doors(house: House) -> WebhookRouter:
+def router(rig: ChannelRig) -> WebhookRouter:
     secrets = Settings(web_secret=SecretStr(SECRET))
-    return WebhookRouter(house.intake, house.clock, endpoints_of(secrets))
+    return WebhookRouter(rig.ingest, rig.clock, endpoints_of(secrets))
 
 
 def said(**changed: Any) -> bytes:
     return json.dumps({"conversationId": "visitor-1", "messageId": "m-1", "text": "Hello", **changed}).encode()
 
 
-async def test_a_message_comes_in_once_and_its_answer_waits_for_the_page(house: House) -> None:
+async def test_a_message_comes_in_once_and_its_answer_waits_for_the_page(rig: ChannelRig) -> None:
     async def answer(asked: ReplyRequest) -> str:
         return "Good day."
 
-    house.responder = answer
+    rig.responder = answer
     for _ in range(2):
-        assert (await doors(house)(WEB, signed(said()))).status == 200
-    await house.answering.once()
-    assert await house.texts("web:visitor-1") == ["Hello", "Good day."]
-    assert await house.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
+        assert (await router(rig)(WEB, signed(said()))).status == 200
+    await rig.auto_reply.once()
+    assert await rig.texts("web:visitor-1") == ["Hello", "Good day."]
+    assert await rig.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
 
 
-async def test_unsigned_and_foreign_ones_are_refused(house: House) -> None:
+async def test_unsigned_and_foreign_ones_are_refused(rig: ChannelRig) -> None:
     for request in (signed(said(), secret=OTHER), signed(said(), {"webhook-signature": ""})):
-        assert (await doors(house)(WEB, request)).status == 401
-    assert (await house.backbone.store.counts())["messages"] == 0
+        assert (await router(rig)(WEB, request)).status == 401
+    assert (await rig.backbone.store.counts())["messages"] == 0
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ async def test_unsigned_and_foreign_ones_are_refused(house: House) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-async def test_what_is_no_message_is_refused_with_its_field(house: House, body: bytes, told: str) -> None:
-    answer = await doors(house)(WEB, signed(body))
+async def test_what_is_no_message_is_refused_with_its_field(rig: ChannelRig, body: bytes, told: str) -> None:
+    answer = await router(rig)(WEB, signed(body))
     assert answer.status == (400 if told in ("is empty", "not an object") else 422)
     assert told in json.loads(answer.body)["error"]["message"]
-    assert (await house.backbone.store.counts())["messages"] == 0
+    assert (await rig.backbone.store.counts())["messages"] == 0
 
 
 def test_a_secret_that_is_none_is_said_at_once() -> None:
