@@ -1,7 +1,7 @@
 """Webhooks into a served file, beside the same server with an endpoint that only verifies and answers.
 
 In each round three servers take the same signed calls, one after the other, each a process of its own with the whole
-HTTP application: one whose doors only verify; one that does what ``afterturn up`` does; and that one without quiet
+HTTP application: one whose webhooks only verify; one that does what ``afterturn up`` does; and that one without quiet
 periods, so that every reaction runs while calls come in. Another process calls, over connections that stay open, and
 reads the inbox's first page meanwhile. Afterwards every message that was accepted has to be in the file once, all is
 drained, and the audit must find nothing owed.

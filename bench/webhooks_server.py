@@ -1,4 +1,4 @@
-"""The servers of ``bench.webhooks``: what ``afterturn up`` runs, or the same with doors that only verify.
+"""The servers of ``bench.webhooks``: what ``afterturn up`` runs, or the same with webhooks that only verify.
 
 ``python -m bench.webhooks_server SIDE DB`` serves until its standard input ends.
 """
@@ -62,8 +62,8 @@ async def serve(side: str, path: Path) -> None:
             open_channels(backbone, backbone.store, settings, backbone.clock) as webhooks,
         ):
             app = make_app(backbone, AccessControl(backbone.clock, TokenFile(tokens)))
-            doors = verifying(webhooks.router) if side == "verify" else webhooks.router
-            counted = Counted(doors)
+            router = verifying(webhooks.router) if side == "verify" else webhooks.router
+            counted = Counted(router)
             mount_webhooks(app, backbone.clock, counted)
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as group:
@@ -81,7 +81,7 @@ async def serve(side: str, path: Path) -> None:
 class Counted:
     """Takes down when the warm-up is over, in seconds of the processor."""
 
-    doors: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
+    router: Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
     calls: int = 0
     began: float = 0.0
 
@@ -89,20 +89,20 @@ class Counted:
         self.calls += 1
         if self.calls == WARM_UP:
             self.began = time.process_time()
-        return await self.doors(path, request)
+        return await self.router(path, request)
 
 
-def verifying(doors: WebhookRouter) -> Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]:
-    """The same doors as far as the signature: whoever calls rightly is told that all is well."""
+def verifying(router: WebhookRouter) -> Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]:
+    """The same endpoints, which verify requests and store nothing."""
 
     async def answered(path: str, request: WebhookRequest) -> WebhookResponse:
-        door = doors.endpoints[path]
+        endpoint = router.endpoints[path]
         try:
-            if (verified := door.verify(request, doors.clock())) is not None:
+            if (verified := endpoint.verify(request, router.clock())) is not None:
                 await verified
         except Rejected as error:
             return error_response(error.status, "rejected", error.reason)
-        return door.response
+        return endpoint.response
 
     return answered
 

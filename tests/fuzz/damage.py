@@ -63,7 +63,7 @@ def attempt(target: Target, seed: str) -> str | None:
 
 @cache
 def targets() -> Sequence[Target]:
-    """All samples, in the order of their names; then whole doors, by their paths."""
+    """All samples, in the order of their names; then whole webhooks, by their paths."""
     samples = [f"{path.parent.name}/{path.name}" for path in sorted(SAMPLES.rglob("*.*")) if _is_payload(path)]
     return [*map(_target, samples), *_doors()]
 

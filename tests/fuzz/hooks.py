@@ -1,4 +1,4 @@
-"""Whole doors: a damaged body that is signed anew, and damaged headers around a good one.
+"""Whole webhooks: a damaged body that is signed anew, and damaged headers around a good one.
 
 What comes through fits records, and the answer is a success or the one shape of an error.
 """
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 
 class Through:
-    """Stands where intake and settler do, and takes down what comes through."""
+    """Replaces ingest and settler, and records what reaches them."""
 
     def __init__(self) -> None:
         self.came: list[object] = []
 
-    async def take(self, arrival: ChannelEvent) -> IngestResult:
+    async def handle(self, arrival: ChannelEvent) -> IngestResult:
         self.came.append(arrival)
         return IngestResult("nothing")
 
@@ -61,14 +61,14 @@ class Through:
         self.came.append(asked)
         return Ignored("elsewhere")
 
-    async def keep(self, upkeep: SubscriptionEvent) -> None:
-        self.came.append(upkeep)
+    async def keep(self, event: SubscriptionEvent) -> None:
+        self.came.append(event)
 
 
 @cache
 def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, Any, WebhookResponse]]]:
     through = Through()
-    doors = WebhookRouter(
+    router = WebhookRouter(
         through,  # type: ignore[arg-type]
         lambda: NOW,
         endpoints_of(SECRETS),
@@ -78,13 +78,13 @@ def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, An
     turns = TurnEndpoint(through.settle, SecretStr(SECRET), lambda: NOW)
 
     async def front(path: str, request: WebhookRequest) -> WebhookResponse:
-        return await (turns(request) if path == TURNS_PATH else doors(path, request))
+        return await (turns(request) if path == TURNS_PATH else router(path, request))
 
     return through, front
 
 
 def call(path: str, headers: Mapping[str, str], body: bytes) -> Iterable[object]:
-    """What comes through a door. Raises AssertionError for an answer that is none of ours."""
+    """What reaches the store through a webhook. Raises AssertionError for a response that is not ours."""
     through, front = _front()
     through.came.clear()
     assert_answers(at_once(front(path, WebhookRequest("POST", BASE + path, headers, body))))

@@ -41,7 +41,7 @@ SECRETS = Settings(
 
 
 def hooks(rig: Rig) -> frozenset[str]:
-    """Open every door; returns their paths."""
+    """Mount every webhook; returns their paths."""
     ingest = Ingest(rig.backbone, rig.backbone.store, rig.clock)
     router = WebhookRouter(ingest, rig.clock, endpoints_of(SECRETS))
     turns = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), rig.clock)

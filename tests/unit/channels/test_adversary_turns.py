@@ -21,8 +21,8 @@ async def test_the_same_call_settles_once_also_where_its_turn_brings_no_message(
     given = json.loads(turn("c-1"))
     if bare:
         given["messages"] = []
-    door = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), lambda: NOW)
-    told = [json.loads((await door(signed(json.dumps(given).encode()))).body) for _ in range(2)]
+    endpoint = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), lambda: NOW)
+    told = [json.loads((await endpoint(signed(json.dumps(given).encode()))).body) for _ in range(2)]
     assert [one["new"] for one in told] == [True, False]
     assert told[0]["eventId"] == told[1]["eventId"]
     assert await rig.turns("c-1") == 1

@@ -1,4 +1,4 @@
-"""Every sample of every provider through its door into a real store: the right answer, the right outcome, no error."""
+"""Every sample of every provider through its webhook into a real store: the response and the outcome are right."""
 
 from __future__ import annotations
 
