@@ -144,7 +144,7 @@ class Outbox:
         self, job: LeasedJob, sender: Sender, part: OutboundMessage, key: str, status: PartStatus | None
     ) -> str:
         if status is not None and status.state is PartState.BEGUN:
-            raise InterruptedSend(f"part {part.part} of message {part.message_id} may have been receipt")
+            raise InterruptedSend(f"part {part.part} of message {part.message_id} may have been sent")
         version = 2 * job.attempts
         await self._store.put(PartStatus(key=key, version=version, state=PartState.BEGUN))
         try:

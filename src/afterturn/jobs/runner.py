@@ -102,8 +102,8 @@ class JobRunner:
     async def do(self, batch: JobBatch) -> None:
         """Run a conversation's jobs. Raises nothing: jobs that fail are retried.
 
-        While one batch is worked on one more waits for it; others are deferred, so that they take no key of other
-        conversations.
+        While one batch runs, one more waits for it. Further batches are deferred, so that they do not use up the
+        concurrency of other conversations.
         """
         key = batch.handler.kind, batch.jobs[0].conversation_id
         if key in self._next:

@@ -113,7 +113,7 @@ def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
         suppress_reason(mail.headers, kinds=mail.kinds, sender=sender, own_addresses=own_addresses) or receipt.suppress
     )
     if outbound and receipt.extra.get("dmarc") == "FAIL":
-        # In our name, and our own_addresses domain disowns it: nothing that we have said.
+        # It claims to be from us, and our own domain disowns it: we did not send it.
         outbound, suppress, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
     answers = _answers(mail, receipt, account, own_addresses) if suppress is None and not outbound else None
     if outbound:
@@ -168,7 +168,7 @@ def received_mail(raw: bytes, mail_id: str = "") -> ReceivedMail:
 
 
 def _reply_to(mail: MailMessage) -> str:
-    """The first address, where address is written there: answers go to none that is pieced together."""
+    """The first address, if the header contains it as such: replies never go to an address that is pieced together."""
     header_text = raw_header(mail, "Reply-To").lower()
     return "".join(
         address

@@ -138,9 +138,8 @@ class GraphSubscriptions:
         previous = state.subscription
         subscription = await self._graph.renew(previous) if renew and previous is not None else None
         if subscription is not None:
-            await self._mailboxes.remember(
-                subscription.id, mailbox
-            )  # or its record expires, and its notifications are refused
+            # Otherwise the record expires, and the subscription's notifications are refused.
+            await self._mailboxes.remember(subscription.id, mailbox)
         else:
             subscription = await self._graph.subscribe(mailbox, url=self._url, client_state=self._client_state)
             await self._mailboxes.remember(subscription.id, mailbox)
@@ -255,9 +254,8 @@ class GraphSubscriptions:
 
     def _may_try(self, mailbox: str, part: str) -> bool:
         _, until = self._failures.get((mailbox, part), (0, self._clock()))
-        return (
-            not timedelta(0) < until - self._clock() <= timedelta(seconds=_DELAYS[-1])
-        )  # beyond that our clock was set back
+        # A longer wait than the longest delay means that our clock was set back.
+        return not timedelta(0) < until - self._clock() <= timedelta(seconds=_DELAYS[-1])
 
 
 def _reason(error: Exception) -> str:

@@ -208,8 +208,9 @@ def _headers(listed: object) -> MailMessage:
 
 
 def _is_disowned(listed: object) -> bool:
-    """Whether the sender's domain disowns a mail, as Exchange results. It writes that on top; below may stand what the
-    sender has written.
+    """Whether the sender's domain disowns a mail, according to Exchange.
+
+    Exchange's header is the first one; those below may be the sender's.
     """
     for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
         if clean_string(get_path(item, "name")).lower() == "authentication-results":
