@@ -65,7 +65,7 @@ _DELAYS = (5, 30, 120, 600, 3600)
 """Seconds before the next attempt."""
 
 
-class ConversationReader(Protocol):
+class ThreadSource(Protocol):
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
     async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
 
@@ -82,7 +82,7 @@ class AutoReply:
         self,
         writer: IngestWriter,
         state: StateStore,
-        conversations: ConversationReader,
+        conversations: ThreadSource,
         clock: Clock,
         *,
         responder: Responder | None = None,

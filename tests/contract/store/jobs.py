@@ -133,7 +133,8 @@ class AddingContract:
 
     async def test_jobs_come_with_the_last_of_many_messages(self, store: Store) -> None:
         many = [message(f"m{n}", n) for n in range(70)]
-        assert await store.save_messages(meta("c1"), many, now=at(99), jobs=[job("k1")]) == 70
+        await store.save_messages(meta("c1"), many, now=at(99), jobs=[job("k1")])
+        assert len(await store.messages("c1")) == 70
         assert await keys(store) == ["k1"]
 
     async def test_keys_and_kinds_of_jobs_never_meet(self, store: Store) -> None:
