@@ -18,9 +18,8 @@ from pydantic import SecretStr
 from afterturn.app import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.responses import WebhookResponse, error_response
 from afterturn.channels.types import Rejected, WebhookRequest
-from afterturn.channels.webhooks import WebhookRouter
+from afterturn.channels.webhooks import WebhookResponse, WebhookRouter, error_response
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.web import server

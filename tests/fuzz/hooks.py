@@ -19,10 +19,9 @@ from tests.web.hooked import SECRETS, SIGNED, good_bodies
 from tests.web.rig import BASE
 
 from afterturn.channels.ingest import IngestResult
-from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, SubscriptionEvent, WebhookRequest
-from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookRouter
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookResponse, WebhookRouter
 from afterturn.clock import to_text
 from afterturn.event import make_event
 from afterturn.model import Origin, Turn

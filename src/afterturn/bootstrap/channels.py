@@ -8,13 +8,12 @@ from typing import Protocol
 
 from afterturn.bootstrap import access_of
 from afterturn.channels.agent import TIMEOUTS, AgentWebhook
-from afterturn.channels.auto_reply import AutoReply
+from afterturn.channels.auto_reply import AutoReply, RateLimit
 from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.http_client import open_http
 from afterturn.channels.ingest import Ingest, IngestStore, IngestWriter
 from afterturn.channels.outbox import Outbox, OutboxStore
 from afterturn.channels.provider import Provider, ProviderContext, SenderBinding, choose_sender
-from afterturn.channels.rate_limit import RateLimit
 from afterturn.channels.registry import PROVIDERS
 from afterturn.channels.responder import Responder
 from afterturn.channels.routing import Directory, load_directory

@@ -16,10 +16,10 @@ from typing import Any
 from afterturn.aws.names import Names
 from afterturn.bootstrap import open_writer
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging
-from afterturn.channels.responses import WebhookResponse, error_response, response_to_error
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.types import Rejected, WebhookRequest
+from afterturn.channels.webhooks import WebhookResponse, error_response, response_to_error
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, ConfigError

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from afterturn import telemetry
 from afterturn.channels.ingest import IngestWriter
-from afterturn.channels.rate_limit import RateLimit, retry_at
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sanitize import clean_message_text
 from afterturn.channels.state import (
@@ -40,6 +40,23 @@ from afterturn.jobs.runner import JobHandler
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
 from afterturn.store.port import Job, LeasedJob, StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most ``answers`` automatic replies within ``span``."""
+
+    answers: int
+    span: timedelta
+
+
+CAPS = (
+    RateLimit(4, timedelta(minutes=1)),
+    RateLimit(10, timedelta(minutes=15)),
+    RateLimit(20, timedelta(hours=2)),
+    RateLimit(50, timedelta(days=1)),
+)
+"""A person who writes quickly stays below each limit; a machine reaches the first one within a minute."""
 
 CAP = RateLimit(40, timedelta(hours=1))
 """More replies than a person needs, and fewer than two machines exchange."""
@@ -268,3 +285,14 @@ def _clean_reply(text: object, conversation_id: str) -> str:
 
 def _meta(conversation: Conversation) -> ConversationMeta:
     return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
+
+
+def retry_at(answered: Iterable[datetime], now: datetime, caps: Sequence[RateLimit] = CAPS) -> datetime | None:
+    """When the next automatic reply may be sent; None: now.
+
+    ``answered``: times of automatic replies to the same correspondent, in any order.
+    """
+    times = sorted(answered, reverse=True)
+    free = [times[cap.answers - 1] + cap.span for cap in caps if len(times) >= cap.answers]
+    held = [at for at in free if at > now]
+    return max(held, default=None)

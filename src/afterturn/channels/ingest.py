@@ -31,12 +31,13 @@ from afterturn.channels.state import (
     SettledCall,
     message_key,
 )
-from afterturn.channels.thread_migration import merge_thread, surviving_thread
 from afterturn.channels.threads import (
     find_thread,
     is_known_mail,
     is_outsider,
+    merge_thread,
     merged_into,
+    surviving_thread,
     thread_keys,
     thread_records,
     with_allowed_reply_to,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Protocol
 
-from afterturn.channels.state import MergedThread, SubjectEntry, ThreadEntry
-from afterturn.channels.types import InboundMessage, Party
+from afterturn.channels.state import MergedThread, SubjectEntry, ThreadEntry, ThreadMigration
+from afterturn.channels.types import InboundMessage, Party, ThreadMigrated
 from afterturn.ids import digest, legal_id
-from afterturn.model import Channel
+from afterturn.model import MAX_TURN_MESSAGES, Channel, ConversationMeta, Message, Status, Turn
 from afterturn.store.state import StateRecord, StateRecords, StateStore, time_version
 
 SUBJECT_COUNTS_FOR = timedelta(days=14)
@@ -108,3 +109,47 @@ def subject_key(party: Party, subject: str) -> str:
 def _own_names(event: InboundMessage) -> Sequence[str]:
     """The id under which replies name the mail."""
     return [legal_id("", event.provider_id)] if event.channel is Channel.EMAIL else []
+
+
+class MergeWriter(Protocol):
+    async def settle(self, turn: Turn) -> object: ...
+    async def save_conversation(self, meta: ConversationMeta) -> object: ...
+
+
+class MergeStore(StateStore, Protocol):
+    async def meta(self, conversation_id: str) -> ConversationMeta | None: ...
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> Sequence[Message]: ...
+
+
+async def surviving_thread(store: MergeStore, event: ThreadMigrated) -> tuple[str, str]:
+    """The conversation to merge and the one that survives: the older id, unless only the newer one is known.
+
+    Decided once, whichever of the two ids is delivered first.
+    """
+    target = await merged_into(store, event.source)
+    if target == event.target:
+        return event.source, target
+    if await store.meta(event.target) is not None and await store.meta(target) is None:
+        target = event.target
+    both = digest(event.source, event.target)
+    await store.put(ThreadMigration(key=both, conversation_id=target))
+    if (decided := await store.get(ThreadMigration, both)) is not None:
+        target = decided.conversation_id
+    source = event.source if target == event.target else event.target
+    await store.put(MergedThread(key=source, conversation_id=target))
+    return source, target
+
+
+async def merge_thread(writer: MergeWriter, store: MergeStore, source: str, target: str) -> bool:
+    """Copy the messages of ``source`` to ``target`` and hide ``source``. Return whether there were any."""
+    stray = await store.meta(source)
+    if stray is None:
+        return False
+    meta = await store.meta(target) or stray.model_copy(update={"id": target})
+    messages = await store.messages(source)
+    for begin in range(0, len(messages), MAX_TURN_MESSAGES):
+        part = tuple(messages[begin : begin + MAX_TURN_MESSAGES])
+        await writer.settle(Turn(conversation=meta, messages=part))
+    if not stray.synthetic:
+        await writer.save_conversation(stray.model_copy(update={"synthetic": True, "status": Status.CLOSED}))
+    return True

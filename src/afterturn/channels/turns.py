@@ -11,9 +11,14 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from afterturn.channels.responses import WebhookResponse, error_response, json_response, response_to_error
-from afterturn.channels.signed import SignatureVerifier
 from afterturn.channels.types import WebhookRequest
+from afterturn.channels.webhooks import (
+    SignatureVerifier,
+    WebhookResponse,
+    error_response,
+    json_response,
+    response_to_error,
+)
 from afterturn.clock import Clock, to_text
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.event import TurnSettled

@@ -6,14 +6,18 @@ unavailable, a mail cannot be fetched yet. A genuine request that means nothing 
 
 from __future__ import annotations
 
+import hmac
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import SecretStr
 
 from afterturn import telemetry
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.responses import RETRY_AFTER_S, WebhookResponse, error_response, response_to_error
 from afterturn.channels.sending import SendFailed, TryLater
 from afterturn.channels.types import (
     ChannelEvent,
@@ -24,8 +28,9 @@ from afterturn.channels.types import (
     SubscriptionEvent,
     WebhookRequest,
 )
-from afterturn.clock import Clock
-from afterturn.errors import AfterturnError
+from afterturn.clock import EPOCH, Clock
+from afterturn.errors import AfterturnError, InvalidRecord, error_body, http_status
+from afterturn.signing import signer
 
 MAX_BODY_BYTES = 1_000_000
 """More than any provider sends."""
@@ -42,6 +47,19 @@ Raises SendFailed; TryLater if it cannot be fetched now.
 """
 
 HandleSubscription = Callable[[SubscriptionEvent], Awaitable[None]]
+
+RETRY_AFTER_S = 30
+"""Sent as ``Retry-After`` if the store is unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookResponse:
+    """Status, body and headers, for any server."""
+
+    status: int
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
 
 EMPTY_RESPONSE = WebhookResponse(200)
 TWIML = WebhookResponse(200, "<Response/>", {"content-type": "text/xml"})
@@ -151,3 +169,65 @@ def _fetch_failed(error: SendFailed, endpoint: WebhookEndpoint) -> WebhookRespon
         return endpoint.response
     headers = {"retry-after": str(RETRY_AFTER_S)}
     return error_response(503, "unavailable", "the message cannot be fetched yet; send this request again", headers)
+
+
+def json_response(value: Mapping[str, Any], status: int = 200) -> WebhookResponse:
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return WebhookResponse(status, body, {"content-type": "application/json"})
+
+
+def error_response(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
+) -> WebhookResponse:
+    """An error in the shape of :func:`afterturn.errors.error_body`."""
+    answer = json_response(error_body(code, message, field), status)
+    return WebhookResponse(status, answer.body, {**answer.headers, **(headers or {})})
+
+
+def response_to_error(error: AfterturnError) -> WebhookResponse:
+    """The response to an error: the caller's mistakes with their text, ours without."""
+    if isinstance(error, Rejected):
+        return error_response(error.status, "rejected", error.reason)
+    status, code = http_status(error)
+    if status < 500:
+        field = error.field or None if isinstance(error, InvalidRecord) else None
+        return error_response(status, code, str(error), field=field)
+    retry = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
+    return error_response(status, code, "nothing was saved; call again with the same body", retry)
+
+
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+"""The greatest difference between the signature's time and ours, from the specification."""
+
+_MAX_ID = 256
+_MAX_SIGNATURES = 10
+
+
+class SignatureVerifier:
+    """``secret``: ``whsec_…``; ``name``: its name in errors. Raises ConfigError for an invalid secret."""
+
+    def __init__(self, secret: SecretStr, name: str) -> None:
+        self._webhook = signer(secret, name)
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """Raise Rejected unless the request was signed with the secret in the last five minutes."""
+        webhook_id = request.headers.get("webhook-id", "")
+        header = request.headers.get("webhook-signature", "")
+        at = _time(request.headers.get("webhook-timestamp", ""))
+        if not webhook_id or not header or at is None or len(webhook_id) > _MAX_ID:
+            raise Rejected(401, "the headers webhook-id, webhook-timestamp and webhook-signature are required")
+        if abs(now - at) > MAX_CLOCK_SKEW:
+            raise Rejected(401, "the signature's time is more than five minutes off; check the clock, or sign again")
+        try:
+            expected = self._webhook.sign(webhook_id, at, request.body.decode())
+        except UnicodeDecodeError:
+            raise Rejected(400, "the body is not UTF-8") from None
+        signatures = header.split(" ")[:_MAX_SIGNATURES]
+        if not any(hmac.compare_digest(signature.encode(), expected.encode()) for signature in signatures):
+            raise Rejected(401, "the signature is not of this body and this secret")
+
+
+def _time(seconds: str) -> datetime | None:
+    if not (seconds.isascii() and seconds.isdigit() and len(seconds) <= 11):
+        return None
+    return EPOCH + timedelta(seconds=int(seconds))

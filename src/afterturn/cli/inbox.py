@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterturn.channels.delivery_status import sending_of
+from afterturn.channels.outbox import sending_of
 from afterturn.cli.cards import print_cards
 from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, settings_of, with_filters
 from afterturn.cli.output import console, note, table, timestamp, write_json

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from afterturn.channels.delivery_status import DeliverySummary, Sending, delivery_summary
+from afterturn.channels.outbox import DeliverySummary, Sending, delivery_summary
 from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import InboxRow

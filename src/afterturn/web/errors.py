@@ -14,9 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from afterturn import telemetry
-from afterturn.channels.responses import RETRY_AFTER_S
 from afterturn.channels.turns import TURNS_PATH
-from afterturn.channels.webhooks import WEBHOOKS_PATH
+from afterturn.channels.webhooks import RETRY_AFTER_S, WEBHOOKS_PATH
 from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, error_body, http_status
 from afterturn.validation_messages import path_of, problem_of
 

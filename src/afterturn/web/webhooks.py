@@ -11,11 +11,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from afterturn.channels.responses import WebhookResponse, error_response
 from afterturn.channels.sanitize import public_url
 from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.types import WebhookRequest
-from afterturn.channels.webhooks import WEBHOOKS_PATH
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookResponse, error_response
 from afterturn.clock import Clock
 from afterturn.web.proxies import Proxies
 from afterturn.web.sessions import RateLimiter

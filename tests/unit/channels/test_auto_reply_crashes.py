@@ -7,8 +7,7 @@ from datetime import timedelta
 from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_ingest import ChannelRig, rig, sms
 
-from afterturn.channels.auto_reply import LEASE, AutoReply
-from afterturn.channels.rate_limit import RateLimit
+from afterturn.channels.auto_reply import LEASE, AutoReply, RateLimit
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import ANSWER
 from afterturn.errors import StoreError

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from tests.unit.channels.job_runners import auto_reply
 from tests.unit.channels.test_ingest import NOW, ChannelRig, mail, rig, sms
 
-from afterturn.channels.rate_limit import RateLimit
+from afterturn.channels.auto_reply import RateLimit
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import ANSWER, MAX_REPLY_TIMES, MessageDetails, ReplyHistory
 from afterturn.channels.types import InboundMessage, Thread

@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 from tests.cli.command import turn
 
-from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.turns import MAX_BODY_BYTES, TurnEndpoint
 from afterturn.channels.types import WebhookRequest
+from afterturn.channels.webhooks import WebhookResponse
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.event import make_event
 from afterturn.model import FlushMode, Turn

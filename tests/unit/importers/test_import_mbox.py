@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.importers.helpers import NOW, SAMPLES, SHARED_DATA, read_all, texts
 
-from afterturn.channels.email.html_text import html_to_text
-from afterturn.channels.email.reader import decode, parse_date, parse_from_line
+from afterturn.channels.email.reader import decode, html_to_text, parse_date, parse_from_line
 from afterturn.model import Direction, Role
 
 FROM_LINE = b"From x Sun Mar  1 12:00:00 2026\n"

@@ -15,9 +15,8 @@ from afterturn.channels.outlook.polling import Mailboxes
 from afterturn.channels.outlook.send import GraphSender
 from afterturn.channels.outlook.subscriptions import GraphSubscriptions
 from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
-from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.sanitize import public_url
-from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookEndpoint
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookEndpoint, WebhookResponse
 from afterturn.errors import ConfigError
 from afterturn.model import Channel
 

@@ -14,9 +14,8 @@ from email.message import Message as MailMessage
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from afterturn.channels.email.addresses import normalise_address
-from afterturn.channels.email.html_text import html_to_text
 from afterturn.channels.email.message import MailReceipt, ReceivedMail, inbound_message, received_time
-from afterturn.channels.email.reader import PARSE_ERRORS, message_ids, parse_date, raw_header
+from afterturn.channels.email.reader import PARSE_ERRORS, html_to_text, message_ids, parse_date, raw_header
 from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
 from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, secrets_equal
 from afterturn.channels.types import (

@@ -14,10 +14,9 @@ from pydantic import Field
 
 from afterturn.channels.provider import ProviderContext, webhooks_only
 from afterturn.channels.sanitize import clean_lines
-from afterturn.channels.signed import SignatureVerifier
 from afterturn.channels.types import ChannelEvent, InboundMessage, Party, Thread, WebhookRequest
 from afterturn.channels.webchat import WebChatSettings
-from afterturn.channels.webhooks import WebhookEndpoint
+from afterturn.channels.webhooks import SignatureVerifier, WebhookEndpoint
 from afterturn.errors import InvalidInput
 from afterturn.ids import digest, legal_id
 from afterturn.model import Channel, Id, Record, Text

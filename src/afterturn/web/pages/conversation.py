@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from afterturn.channels.delivery_status import Sending, sending_of
+from afterturn.channels.outbox import Sending, sending_of
 from afterturn.channels.state import ContactName, MessageDetails, Route, message_key
 from afterturn.errors import Conflict, InvalidRecord
 from afterturn.inbox import InboxRow

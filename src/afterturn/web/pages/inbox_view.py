@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from afterturn.channels.delivery_status import problem_text
+from afterturn.channels.outbox import problem_text
 from afterturn.clock import to_text
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow, TimeWindow
 from afterturn.inbox.filters import ANY, BY_NAME, FILTERS, Control, FilterField

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from afterturn.channels.delivery_status import DeliverySummary, Sending, delivery_summary
+from afterturn.channels.outbox import DeliverySummary, Sending, delivery_summary
 from afterturn.channels.state import MessageDetails
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND

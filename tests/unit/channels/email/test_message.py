@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.channels.mails import RECEIPT, RECEIVED, mail, received
 
+from afterturn.channels.auto_reply import CAPS, RateLimit, retry_at
 from afterturn.channels.email.message import MAX_AFTER, MAX_MAIL_BYTES, MailReceipt
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
-from afterturn.channels.rate_limit import CAPS, RateLimit, retry_at
 from afterturn.channels.sanitize import CUT_MARK
 from afterturn.channels.types import SuppressReason
 from afterturn.model import MAX_PARTICIPANTS, MAX_TEXT_BYTES

@@ -20,8 +20,8 @@ from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.responses import WebhookResponse
 from afterturn.channels.runner import ChannelRunner
+from afterturn.channels.webhooks import WebhookResponse
 from afterturn.clock import parse_time
 from afterturn.testing import ManualClock
 
