@@ -111,14 +111,14 @@ class AppSettings(BaseSettings):
     agent_secret: SecretStr | None = Field(
         None, description="Signing secret for agent_url (Standard Webhooks, whsec_…)."
     )
-    answers_cap: int = Field(
+    auto_reply_limit: int = Field(
         40,
         ge=1,
         le=200,
         description="Maximum automatic replies per conversation and window; after that, people have to answer.",
     )
-    answers_window: Pause = Field(
-        timedelta(hours=1), description="Window in which answers_cap counts automatic replies."
+    auto_reply_window: Pause = Field(
+        timedelta(hours=1), description="Window in which auto_reply_limit counts automatic replies."
     )
     directory: Path | None = Field(
         None, description="TOML file with the company's numbers, mailboxes, bots and people, and the property of each."

@@ -100,6 +100,8 @@ signals_deferred = _counter("signals_deferred", "Signals parked because one cons
 reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
 debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")
-answers_capped = _counter("answers_capped", "Messages left to people, as a machine seems to answer ours.", "channel")
+auto_replies_limited = _counter(
+    "auto_replies_limited", "Messages left to people, as a machine seems to answer ours.", "channel"
+)
 webhooks_unreadable = _counter("webhooks_unreadable", "Calls of a provider that could not be read.", "channel")
 mail_found = _counter("mail_found", "Mail found by looking through a mailbox that no notification had told of.")

@@ -20,7 +20,6 @@ from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook import webhook as outlook
 from afterturn.channels.ses import webhook as ses
 from afterturn.channels.telegram import webhook as telegram
-from afterturn.channels.twilio import voice as twilio_voice
 from afterturn.channels.twilio import webhook as twilio
 from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
@@ -111,7 +110,7 @@ def _target(name: str) -> Target:
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
-        read: Callable[..., Iterable[ChannelEvent]] = twilio.parse if provider == "twilio" else twilio_voice.parse
+        read: Callable[..., Iterable[ChannelEvent]] = twilio.parse if provider == "twilio" else twilio.parse_call
 
         def read_form(raw: bytes) -> Iterable[ChannelEvent]:
             return read(WebhookRequest(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")

@@ -55,8 +55,8 @@ async def open_channels(
         senders: list[SenderBinding] = []
         tasks: list[BackgroundTask] = []
         ingest = Ingest(writer, store, clock, directory=directory, auto_reply=responder is not None)
-        cap = RateLimit(settings.answers_cap, settings.answers_window)
-        auto_reply = AutoReply(writer, store, store, clock, responder=responder, cap=cap)
+        rate_limit = RateLimit(settings.auto_reply_limit, settings.auto_reply_window)
+        auto_reply = AutoReply(writer, store, store, clock, responder=responder, limit=rate_limit)
         outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
         jobs = JobRunner(store, clock, [*auto_reply.handlers, outbox.handler])
         router = WebhookRouter(

@@ -44,13 +44,13 @@ from afterturn.store.port import Job, LeasedJob, StateStore
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most ``answers`` automatic replies within ``span``."""
+    """At most ``replies`` automatic replies within ``window``."""
 
-    answers: int
-    span: timedelta
+    replies: int
+    window: timedelta
 
 
-CAPS = (
+MAIL_RATE_LIMITS = (
     RateLimit(4, timedelta(minutes=1)),
     RateLimit(10, timedelta(minutes=15)),
     RateLimit(20, timedelta(hours=2)),
@@ -58,7 +58,7 @@ CAPS = (
 )
 """A person who writes quickly stays below each limit; a machine reaches the first one within a minute."""
 
-CAP = RateLimit(40, timedelta(hours=1))
+AUTO_REPLY_LIMIT = RateLimit(40, timedelta(hours=1))
 """More replies than a person needs, and fewer than two machines exchange."""
 
 SENDING_CHANNELS = frozenset({Channel.SMS, Channel.EMAIL, Channel.TELEGRAM})
@@ -92,7 +92,7 @@ class AutoReply:
 
     Without a responder, reply jobs are left to a process that has one, and their messages are settled.
 
-    ``cap``: maximum automatic replies per conversation; further messages are left to people.
+    ``limit``: maximum automatic replies per conversation; further messages are left to people.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class AutoReply:
         *,
         responder: Responder | None = None,
         lease: timedelta = LEASE,
-        cap: RateLimit = CAP,
+        limit: RateLimit = AUTO_REPLY_LIMIT,
     ) -> None:
         self._writer = writer
         self._state = state
@@ -112,7 +112,7 @@ class AutoReply:
         self._clock = clock
         self._responder = responder
         self._lease = lease
-        self._cap = RateLimit(min(cap.answers, MAX_REPLY_TIMES), cap.span)
+        self._limit = RateLimit(min(limit.replies, MAX_REPLY_TIMES), limit.window)
 
     @property
     def handlers(self) -> tuple[JobHandler, ...]:
@@ -166,7 +166,7 @@ class AutoReply:
             history = await self._state.get(ReplyHistory, conversation.id) or ReplyHistory(key=conversation.id)
             if history.covers(job, value.message) or any(message.id == name for message in messages):
                 return False
-            if retry_at(history.earlier(job, self._clock()), self._clock(), [self._cap]) is None:
+            if retry_at(history.earlier(job, self._clock()), self._clock(), [self._limit]) is None:
                 request = ReplyRequest(conversation, messages, route.account, route.recipient)
                 async with asyncio.timeout(self._lease.total_seconds() * _TIMEOUT_SHARE):
                     text = _clean_reply(await self._responder(request), conversation.id)
@@ -199,8 +199,8 @@ class AutoReply:
     async def _leave_to_people(self, value: AnswerJob, conversation: Conversation) -> None:
         """Stop two machines that answer each other. The reason is shown with the message."""
         channel = conversation.channel.value
-        telemetry.answers_capped.labels(channel).inc()
-        telemetry.log("answers_capped", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
+        telemetry.auto_replies_limited.labels(channel).inc()
+        telemetry.log("auto_replies_limited", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
         key = message_key(conversation.id, value.message)
         details = await self._state.get(MessageDetails, key) or MessageDetails(key=key)
         await self._state.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
@@ -287,12 +287,13 @@ def _meta(conversation: Conversation) -> ConversationMeta:
     return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
 
 
-def retry_at(answered: Iterable[datetime], now: datetime, caps: Sequence[RateLimit] = CAPS) -> datetime | None:
+def retry_at(
+    replies: Iterable[datetime], now: datetime, limits: Sequence[RateLimit] = MAIL_RATE_LIMITS
+) -> datetime | None:
     """When the next automatic reply may be sent; None: now.
 
-    ``answered``: times of automatic replies to the same correspondent, in any order.
+    ``replies``: times of automatic replies to the same correspondent, in any order.
     """
-    times = sorted(answered, reverse=True)
-    free = [times[cap.answers - 1] + cap.span for cap in caps if len(times) >= cap.answers]
-    held = [at for at in free if at > now]
-    return max(held, default=None)
+    times = sorted(replies, reverse=True)
+    free_at = [times[limit.replies - 1] + limit.window for limit in limits if len(times) >= limit.replies]
+    return max((at for at in free_at if at > now), default=None)

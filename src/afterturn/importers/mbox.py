@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message as MailMessage
 
-from afterturn.channels.email.addresses import normalise_address
+from afterturn.channels.email.addresses import is_own, normalise_address
+from afterturn.channels.email.message import SAME_SUBJECT_WITHIN, normal_subject
 from afterturn.channels.email.reader import (
     PARSE_ERRORS,
     addresses,
@@ -37,7 +38,6 @@ from afterturn.channels.email.reader import (
     parse_mail,
     raw_header,
 )
-from afterturn.channels.email.threading import SAME_SUBJECT_WITHIN, is_own, normal_subject
 from afterturn.ids import legal_id
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 

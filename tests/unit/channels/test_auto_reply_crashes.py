@@ -31,7 +31,7 @@ class Full:
 async def test_an_answer_whose_settling_failed_does_not_count_against_itself(rig: ChannelRig) -> None:
     rig.responder, store = parrot, rig.backbone.store
     await rig.ingest.handle(sms(1, "one"))
-    one_only = {"responder": parrot, "cap": RateLimit(1, timedelta(hours=1))}
+    one_only = {"responder": parrot, "limit": RateLimit(1, timedelta(hours=1))}
     await auto_reply(Full(), store, store, rig.clock, **one_only).once()
     rig.clock.advance(2 * LEASE)
     await auto_reply(rig.backbone, store, store, rig.clock, **one_only).once()
@@ -44,7 +44,7 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(rig: Ch
 
     rig.responder, store = answer, rig.backbone.store
     day = timedelta(days=1)
-    runner = auto_reply(rig.backbone, store, store, rig.clock, responder=answer, cap=RateLimit(1, timedelta(hours=1)))
+    runner = auto_reply(rig.backbone, store, store, rig.clock, responder=answer, limit=RateLimit(1, timedelta(hours=1)))
     rig.clock.advance(30 * day)
     await rig.ingest.handle(sms(1, "one"))
     await runner.once()

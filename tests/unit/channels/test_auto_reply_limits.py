@@ -32,7 +32,7 @@ async def parrot(one: ReplyRequest) -> str:
 
 def limited_runner(rig: ChannelRig, responder: Any = parrot) -> JobRunner:
     store = rig.backbone.store
-    return auto_reply(rig.backbone, store, store, rig.clock, responder=responder, cap=THREE)
+    return auto_reply(rig.backbone, store, store, rig.clock, responder=responder, limit=THREE)
 
 
 def on(channel: Channel, number: int, at: Any) -> InboundMessage:
@@ -61,7 +61,7 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     assert found.settled_at is not None
     assert found.settled_at >= rig.clock(), "what nobody answers is settled, so that reactions see it"
     assert counted(channel) - before == 2
-    assert caplog.text.count("action=answers_capped") == 2
+    assert caplog.text.count("action=auto_replies_limited") == 2
     key = f"{conversation} {messages[-1].id}"
     details = await rig.backbone.store.get(MessageDetails, key)
     assert details is not None
@@ -113,4 +113,4 @@ def test_a_reply_history_stays_small_and_counts_a_repeated_reply_once() -> None:
 
 
 def counted(channel: Channel) -> float:
-    return REGISTRY.get_sample_value("afterturn_answers_capped_total", {"channel": channel.value}) or 0.0
+    return REGISTRY.get_sample_value("afterturn_auto_replies_limited_total", {"channel": channel.value}) or 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 MAX_CHARS = 65_536
 """So much of a header is looked at."""
@@ -30,7 +30,7 @@ _APART = re.compile(r"[\s<>]+")
 
 
 def parse_addresses(header: str) -> list[str]:
-    """Each as :func:`spelt` has it, in order."""
+    """Each as :func:`normalise_address` spells it, in order."""
     addresses = map(_mailbox, _entries(_ENCODED.sub(" ", header[:MAX_CHARS])))
     return [address for address in addresses if address]
 
@@ -38,7 +38,7 @@ def parse_addresses(header: str) -> list[str]:
 def normalise_address(address: str) -> str:
     """The one spelling of an address: in lower case, its domain in ASCII, its local part without needless quotes.
 
-    >>> spelt('"Jo.Roe"@Bücher.example.')
+    >>> normalise_address('"Jo.Roe"@Bücher.example.')
     'jo.roe@xn--bcher-kva.example'
     """
     local, at, domain = address.strip().rpartition("@")
@@ -52,6 +52,11 @@ def normalise_address(address: str) -> str:
         bare = re.sub(r"\\(.)", r"\1", local[1:-1])
         local = bare if _PLAIN.fullmatch(bare) else local
     return f"{local.lower()}@{domain}"
+
+
+def is_own(address: str, own_addresses: Collection[str]) -> bool:
+    """Whether an address is ours, by itself or by its domain (``@example.com``)."""
+    return address in own_addresses or f"@{address.rpartition('@')[2]}" in own_addresses
 
 
 def _entries(header: str) -> Iterator[list[str]]:

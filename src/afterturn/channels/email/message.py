@@ -11,9 +11,10 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.message import Message as MailMessage
 
+from afterturn.channels.email.addresses import is_own
 from afterturn.channels.email.quoting import strip_quotes
 from afterturn.channels.email.reader import (
     PARSE_ERRORS,
@@ -29,7 +30,6 @@ from afterturn.channels.email.reader import (
     raw_header,
 )
 from afterturn.channels.email.suppression import READ_HEADERS, suppress_reason
-from afterturn.channels.email.threading import is_own, normal_subject
 from afterturn.channels.sanitize import (
     MAX_FACT_CHARS,
     attachment,
@@ -51,6 +51,13 @@ NOBODY = "unknown"
 """The sender of a mail that names none."""
 
 _SES_ID = re.compile(r"([0-9a-f]{16}-[0-9a-f-]{36}-\d{6})@[a-z0-9-]{1,40}\.amazonses\.com", re.I)
+
+SAME_SUBJECT_WITHIN = timedelta(days=30)
+"""Mails of one subject and the same people are of one conversation if no more time than this lies between them."""
+
+_REPLY_MARKS = re.compile(
+    r"\s*(?:(?:re|aw|fw|fwd|wg|sv|vs|antw|rv|tr|ref|odp|ynt)\s*(?:\[\d+\])?\s*[:\uff1a]\s*)+", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +319,12 @@ def _short_id(address: str) -> str:
 
 def _attachments(files: Sequence[Mapping[str, str]], extra: dict[str, str]) -> tuple[Attachment, ...]:
     return limit_attachments([attachment(f.get("url"), f.get("mediaType"), f.get("name")) for f in files], extra)
+
+
+def normal_subject(subject: str) -> str:
+    """A subject without reply marks, in lower case.
+
+    >>> normal_subject("Re: AW: [2] The  boiler")
+    '[2] the boiler'
+    """
+    return " ".join(_REPLY_MARKS.sub("", subject, count=1).casefold().split())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from afterturn.channels.email.threading import is_own
+from afterturn.channels.email.addresses import is_own
 from afterturn.channels.types import SuppressReason
 
 OWN_HEADER = "X-Afterturn-Message"

@@ -25,5 +25,5 @@ PROVIDER = Provider(
     name="telegram",
     settings=TelegramSettings,
     opened_by="telegram_secret",
-    module="afterturn.channels.telegram.connection",
+    module="afterturn.channels.telegram.webhook",
 )

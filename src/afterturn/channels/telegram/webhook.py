@@ -11,10 +11,13 @@ secret that cannot be read yields :class:`Ignored`, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from afterturn.channels.http_client import open_http
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.sanitize import (
     attachment,
     clean_line,
@@ -28,6 +31,8 @@ from afterturn.channels.sanitize import (
     limit_attachments,
     secrets_equal,
 )
+from afterturn.channels.telegram import TelegramSettings
+from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.types import (
     ChannelEvent,
     Ignored,
@@ -40,6 +45,7 @@ from afterturn.channels.types import (
     ThreadMigrated,
     WebhookRequest,
 )
+from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.ids import legal_id
 from afterturn.model import Attachment, Channel
 
@@ -83,6 +89,30 @@ _FILES = {
 
 _WORDS = ("contact", "poll", "checklist", "dice", "game", "invoice")
 _CONTENT = {"text", "caption", "photo", "paid_media", "location", *_FILES, *_WORDS}
+
+
+def endpoints(settings: TelegramSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.telegram_secret is None:
+        return {}
+    secret = settings.telegram_secret.get_secret_value()
+    # A token begins with the bot's id.
+    bot = "bot" if settings.telegram_token is None else settings.telegram_token.get_secret_value().partition(":")[0]
+    return {
+        "telegram": WebhookEndpoint(
+            verify=lambda request, now: verify(request, secret),
+            parse=lambda request, now: parse(request, now=now, bot=bot),
+        )
+    }
+
+
+@asynccontextmanager
+async def connect(settings: TelegramSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
+    if settings.telegram_token is None:
+        yield ProviderConnection(endpoints(settings, context))
+        return
+    async with open_http() as http:
+        sender = TelegramSender(http, token=settings.telegram_token, clock=context.clock, api=settings.telegram_api)
+        yield ProviderConnection(endpoints(settings, context), [SenderBinding(Channel.TELEGRAM, sender)])
 
 
 def verify(request: WebhookRequest, secret: str) -> None:

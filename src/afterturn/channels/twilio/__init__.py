@@ -20,5 +20,5 @@ PROVIDER = Provider(
     name="twilio",
     settings=TwilioSettings,
     opened_by="twilio_auth_token",
-    module="afterturn.channels.twilio.connection",
+    module="afterturn.channels.twilio.webhook",
 )

@@ -1,4 +1,4 @@
-"""Twilio's webhook for SMS, MMS and WhatsApp: inbound messages and the delivery status of ours.
+"""Twilio's webhooks: SMS, MMS and WhatsApp messages, the delivery status of ours, and calls.
 
 A conversation belongs to one customer: ``sms:+15158226442``, as the importer writes it, or ``whatsapp:+15158226442``.
 ``whatsapp:`` stays in the addresses, because the reply has to go out the same way.
@@ -16,18 +16,26 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from urllib.parse import parse_qsl
 
+from afterturn.channels.http_client import open_http
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.sanitize import (
     attachment,
+    clean_label,
     clean_lines,
     clean_message_text,
+    from_mail_date,
     geo_attachment,
     limit_attachments,
+    public_url,
     secrets_equal,
 )
+from afterturn.channels.twilio import TwilioSettings
+from afterturn.channels.twilio.send import TwilioSender
 from afterturn.channels.types import (
     ChannelEvent,
     DeliveryUpdate,
@@ -39,9 +47,12 @@ from afterturn.channels.types import (
     Thread,
     WebhookRequest,
 )
+from afterturn.channels.voice.calls import TranscriptEntry, call_event
+from afterturn.channels.webhooks import TWIML, WEBHOOKS_PATH, WebhookEndpoint
 from afterturn.ids import digest, legal_id, normalise
 from afterturn.model import Channel
 
+METHODS = frozenset({"GET", "POST"})
 SIGNATURE_HEADER = "x-twilio-signature"
 MAX_FIELDS = 1_000
 
@@ -72,6 +83,39 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _MEDIA = re.compile(r"MediaUrl([0-9]{1,4})\Z")
 _ERROR = re.compile(r"[0-9]{1,10}\Z")
 _NOT_IN_WORDS = re.compile(r"[\s.!\"'\-]+")
+
+
+def endpoints(settings: TwilioSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.twilio_auth_token is None:
+        return {}
+    token, region = settings.twilio_auth_token.get_secret_value(), context.phone_region
+
+    def endpoint(parse: Callable[..., Sequence[ChannelEvent]]) -> WebhookEndpoint:
+        return WebhookEndpoint(
+            verify=lambda request, now: verify(request, token),
+            parse=lambda request, now: parse(request, now=now, region=region),
+            response=TWIML,
+            methods=METHODS,
+        )
+
+    return {"twilio": endpoint(parse), "twilio/voice": endpoint(parse_call)}
+
+
+@asynccontextmanager
+async def connect(settings: TwilioSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
+    if not settings.twilio_account_sid or settings.twilio_auth_token is None:
+        yield ProviderConnection(endpoints(settings, context))
+        return
+    async with open_http() as http:
+        sender = TwilioSender(
+            http,
+            account_sid=settings.twilio_account_sid,
+            auth_token=settings.twilio_auth_token,
+            clock=context.clock,
+            status_callback=context.public_url and public_url(context.public_url, f"{WEBHOOKS_PATH}/twilio"),
+            region=context.phone_region,
+        )
+        yield ProviderConnection(endpoints(settings, context), [SenderBinding(Channel.SMS, sender)])
 
 
 def verify(request: WebhookRequest, auth_token: str) -> None:
@@ -118,6 +162,35 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     if state and sid:
         return (_delivery(form, sid, state, now),)
     return (Ignored("call" if "CallSid" in form else "unknown-kind"),)
+
+
+def parse_call(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
+    """A call, or Ignored. ``region``: see :func:`afterturn.ids.normalise`."""
+    form = fields(request)
+    if not form.get("CallSid"):
+        return (Ignored("message" if "MessageSid" in form or "SmsSid" in form else "unknown-kind"),)
+    text = form.get("TranscriptionText", "")
+    state = "completed" if text else (form.get("CallStatus") or form.get("DialCallStatus") or "").lower()
+    if not state:
+        return (Ignored("call-detail"),)
+    key = clean_label(form.get("TranscriptionSid")) or "tape"
+    ours, theirs = form.get("To", ""), form.get("From", "")
+    if form.get("Direction", "").startswith("outbound"):
+        ours, theirs = theirs, ours
+    return (
+        call_event(
+            call_id=form["CallSid"],
+            customer=theirs,
+            account=ours,
+            region=region,
+            at=now,
+            state=state,
+            transcript=[TranscriptEntry("customer", text, key=key)] if text else [],
+            started_at=from_mail_date(form.get("Timestamp"), now),
+            extra=_call_facts(form),
+            request=request,
+        ),
+    )
 
 
 def _message(form: Mapping[str, str], sid: str, now: datetime, region: str | None) -> InboundMessage:
@@ -172,6 +245,16 @@ def _delivery(form: Mapping[str, str], sid: str, state: str, now: datetime) -> D
         rank=RANKS.get(state, 0),
         at=now,
         error=error if _ERROR.match(error) else None,
+    )
+
+
+def _call_facts(form: Mapping[str, str]) -> dict[str, str]:
+    """``CallDuration`` is in seconds; ``Duration`` is in billed minutes."""
+    seconds = form.get("CallDuration", "")
+    return clean_lines(
+        seconds=seconds if seconds.isdecimal() else "",
+        recording=form.get("RecordingUrl"),
+        reason=clean_label(form.get("SipResponseCode")),
     )
 
 

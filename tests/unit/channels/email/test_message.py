@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.channels.mails import RECEIPT, RECEIVED, mail, received
 
-from afterturn.channels.auto_reply import CAPS, RateLimit, retry_at
+from afterturn.channels.auto_reply import MAIL_RATE_LIMITS, RateLimit, retry_at
 from afterturn.channels.email.message import MAX_AFTER, MAX_MAIL_BYTES, MailReceipt
 from afterturn.channels.email.suppression import AUTOMATIC_HEADERS, OWN_HEADER
 from afterturn.channels.sanitize import CUT_MARK
@@ -138,16 +138,18 @@ def test_no_day_sees_more_automatic_answers_than_the_cap() -> None:
         answered.append(now)
         now += timedelta(seconds=1)
     in_the_day = [at for at in answered if at < start + timedelta(days=1)]
-    assert len(in_the_day) == CAPS[-1].answers
-    for cap in CAPS:
-        assert all(sum(1 for other in answered if at <= other < at + cap.span) <= cap.answers for at in answered), cap
+    assert len(in_the_day) == MAIL_RATE_LIMITS[-1].replies
+    for limit in MAIL_RATE_LIMITS:
+        assert all(
+            sum(1 for other in answered if at <= other < at + limit.window) <= limit.replies for at in answered
+        ), limit
 
 
 def test_a_correspondent_who_was_answered_long_ago_is_not_held() -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
     assert retry_at([now - timedelta(days=2)] * 500, now) is None
     assert retry_at([], now) is None
-    assert retry_at([now], now, caps=[RateLimit(1, timedelta(seconds=5))]) == now + timedelta(seconds=5)
+    assert retry_at([now], now, limits=[RateLimit(1, timedelta(seconds=5))]) == now + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("domain", ["email.amazonses.com", "eu-west-1.amazonses.com", "us-gov-west-1.amazonses.com"])

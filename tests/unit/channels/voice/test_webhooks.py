@@ -22,14 +22,14 @@ from tests.unit.channels.channels import (
 )
 from tests.unit.channels.mutations import mutate
 
-from afterturn.channels.twilio import voice
+from afterturn.channels.twilio.webhook import parse_call
 from afterturn.channels.types import CallEvent, ChannelEvent, Ignored, Party, Rejected, WebhookRequest
 from afterturn.channels.voice import livekit, retell, vapi
 from afterturn.clock import to_millis
 from afterturn.model import MAX_TEXT_BYTES, Direction, Role
 
 READERS: dict[str, Callable[..., tuple[ChannelEvent, ...]]] = {
-    "twilio-voice-completed.form.txt": voice.parse,
+    "twilio-voice-completed.form.txt": parse_call,
     "vapi-end-of-call-2024.json": vapi.parse,
     "vapi-status-ended.json": vapi.parse,
     "vapi-docs-end-of-call.json": vapi.parse,
@@ -181,9 +181,7 @@ def test_two_utterances_of_one_moment_are_two_in_every_delivery() -> None:
 def test_twilio_s_callbacks_of_one_call_are_one_call() -> None:
     states = ["initiated", "ringing", "in-progress", "completed", "busy", "no-answer", "failed", "canceled", "odd"]
     calls = [
-        only(
-            voice.parse(form_request(CallSid="CA1", CallStatus=state, From="+15158226442", To="+15555550100"), now=NOW)
-        )
+        only(parse_call(form_request(CallSid="CA1", CallStatus=state, From="+15158226442", To="+15555550100"), now=NOW))
         for state in states
     ]
     assert [call.state for call in calls] == [*states[:-1], "unknown"]
@@ -199,7 +197,7 @@ def test_the_customer_is_the_other_side_whoever_called(direction: str) -> None:
     ours, theirs = "+15555550100", "+15158226442"
     caller, dialled = (theirs, ours) if direction == "inbound" else (ours, theirs)
     form = form_request(CallSid="CA1", CallStatus="completed", Direction=direction, From=caller, To=dialled)
-    assert only(voice.parse(form, now=NOW)).party == Party(ours, theirs)
+    assert only(parse_call(form, now=NOW)).party == Party(ours, theirs)
     call = {"call_id": "r", "direction": direction.partition("-")[0], "from_number": caller, "to_number": dialled}
     assert only(retell.parse(json_request({"event": "call_ended", "call": call}), now=NOW)).party == Party(ours, theirs)
 
@@ -207,7 +205,7 @@ def test_the_customer_is_the_other_side_whoever_called(direction: str) -> None:
 @pytest.mark.parametrize("caller", ["", "anonymous", "Anonymous", "Restricted", "+266696687", "+7378742883", "unknown"])
 def test_callers_without_a_number_are_not_taken_for_one_person(caller: str) -> None:
     calls = [
-        only(voice.parse(form_request(CallSid=sid, CallStatus="completed", From=caller, To="+1"), now=NOW))
+        only(parse_call(form_request(CallSid=sid, CallStatus="completed", From=caller, To="+1"), now=NOW))
         for sid in ("CA1", "CA2")
     ]
     assert [call.thread.conversation_id for call in calls] == ["voice:CA1", "voice:CA2"]
@@ -224,7 +222,7 @@ def test_a_message_on_tape_is_what_the_customer_said() -> None:
         TranscriptionStatus="completed",
         RecordingUrl="https://api.twilio.com/RE1",
     )
-    call = only(voice.parse(form, now=NOW))
+    call = only(parse_call(form, now=NOW))
     assert (said(call), call.ended) == ([(CUSTOMER, "The sink leaks")], True)
     assert call.extra == {"recording": "https://api.twilio.com/RE1"}
 
@@ -356,7 +354,7 @@ def test_what_ends_no_call_is_nothing_and_no_error(read: Any, value: object, rea
     ],
 )
 def test_what_is_no_call_of_twilio_is_nothing(form: dict[str, str], reason: str) -> None:
-    assert only(voice.parse(form_request(**form), now=NOW)) == Ignored(reason)
+    assert only(parse_call(form_request(**form), now=NOW)) == Ignored(reason)
 
 
 @pytest.mark.parametrize("read", [vapi.parse, retell.parse, livekit.parse])
