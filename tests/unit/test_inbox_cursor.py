@@ -13,7 +13,7 @@ from tests.contract.samples import T0, at
 
 from afterturn.errors import InvalidCursor
 from afterturn.inbox.cursor import Cursor, decode, encode
-from afterturn.inbox.query import InboxQuery
+from afterturn.inbox.filters import InboxQuery
 from afterturn.store.port import RecencyKey
 
 MINE = InboxQuery(properties=("p1",)).fingerprint()

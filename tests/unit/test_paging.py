@@ -11,10 +11,9 @@ from pydantic import ValidationError
 from tests.contract.samples import T0, at
 
 from afterturn.inbox import InboxPage, InboxQuery, TimeWindow
-from afterturn.inbox.filters import row_filter
+from afterturn.inbox.filters import property_ids, row_filter
 from afterturn.inbox.inbox import read_size
 from afterturn.inbox.page import row_of
-from afterturn.inbox.query import property_ids
 from afterturn.model import Conversation, StoredStamp
 from afterturn.store.port import ConsumerState, Registration
 

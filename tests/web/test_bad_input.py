@@ -76,7 +76,7 @@ def each(given: list[Endpoint]) -> Callable[[Test], Test]:
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(tmp_path, most_bytes=CONCURRENCY, patience=PATIENCE) as opened:
+    async with open_rig(tmp_path, max_body_bytes=CONCURRENCY, body_timeout_s=PATIENCE) as opened:
         hooks(opened)
         await opened.settle("c-1", property_id="oak")
         await opened.order("c-1", "oak", "c-1")

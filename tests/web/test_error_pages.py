@@ -20,7 +20,7 @@ CONCURRENCY = 10_000
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(tmp_path, most_bytes=CONCURRENCY) as opened:
+    async with open_rig(tmp_path, max_body_bytes=CONCURRENCY) as opened:
         hooks(opened)
         yield opened
 

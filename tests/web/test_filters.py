@@ -13,7 +13,7 @@ from afterturn.inbox import InboxQuery
 from afterturn.inbox.filters import FILTERS, Control
 from afterturn.inbox.page import InboxPage
 from afterturn.web.api.conversations import router
-from afterturn.web.pages.inbox_view import inbox_view
+from afterturn.web.pages.inbox import inbox_view
 
 
 def test_each_filter_is_a_parameter_of_the_api_with_the_same_description() -> None:

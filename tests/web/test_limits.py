@@ -24,7 +24,9 @@ async def _fill(rig: Rig) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("limits"), _fill, most_bytes=CONCURRENCY, patience=PATIENCE) as address:
+    with served(
+        tmp_path_factory.mktemp("limits"), _fill, max_body_bytes=CONCURRENCY, body_timeout_s=PATIENCE
+    ) as address:
         yield address
 
 

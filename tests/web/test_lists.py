@@ -14,7 +14,7 @@ from tests.web.rig import API, Rig, error_of
 
 from afterturn.model import Stamp, Urgency, WorkOrder
 from afterturn.stream.port import Queue
-from afterturn.web.api import orders
+from afterturn.web.api import scoped_store
 from afterturn.web.api.common import ListParameters
 
 
@@ -187,7 +187,7 @@ async def _orders(rig: Rig, conversation_id: str, number: int, urgency: Urgency)
 
 async def test_a_scope_finds_its_own_behind_any_number_of_others(rig: Rig) -> None:
     """A request looks through a bounded number; what it hands out to go on names nothing that is hidden."""
-    many = 2 * orders.MOST_LOOKED_AT + 100
+    many = 2 * scoped_store.MOST_LOOKED_AT + 100
     await rig.settle("c-marked-elm", property_id="elm")
     await _orders(rig, "c-marked-elm", many, Urgency.EMERGENCY)
     await rig.settle("c-oak", property_id="oak")
@@ -212,7 +212,7 @@ async def test_a_scope_finds_its_own_behind_any_number_of_others(rig: Rig) -> No
 
 
 async def test_a_place_that_the_store_has_forgotten_is_a_clear_400(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "MOST_LOOKED_AT", 200)
+    monkeypatch.setattr(scoped_store, "MOST_LOOKED_AT", 200)
     await rig.settle("c-elm", property_id="elm")
     await _orders(rig, "c-elm", 300, Urgency.EMERGENCY)
     async with rig.client("oak") as client:
@@ -220,8 +220,8 @@ async def test_a_place_that_the_store_has_forgotten_is_a_clear_400(rig: Rig, mon
         assert (await client.get(f"{API}/work-orders", params={"cursor": cursor})).json()["complete"]
         again = (await client.get(f"{API}/work-orders")).json()["nextCursor"]
         assert again != cursor
-        assert await rig.backbone.store.get(orders.ListPosition, _name_in(again)) is not None
-        monkeypatch.setattr(orders.ListPosition, "kind", "expired")
+        assert await rig.backbone.store.get(scoped_store.ListPosition, _name_in(again)) is not None
+        monkeypatch.setattr(scoped_store.ListPosition, "kind", "expired")
         assert (await client.get(f"{API}/work-orders", params={"cursor": again})).status_code == 400
 
 

@@ -12,7 +12,7 @@ from tests.cli.command import call
 from tests.web.calls import fill
 from tests.web.rig import API, Rig, error_of
 
-from afterturn.web.replays import Replays
+from afterturn.web.api.ledger import Replays
 
 LEDGER = f"{API}/ledger"
 

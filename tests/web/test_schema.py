@@ -25,7 +25,7 @@ from afterturn.channels.turns import TURNS_PATH
 from afterturn.clock import system_clock
 from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
-from afterturn.web.signed import CHAT_PATH
+from afterturn.web.webhooks import CHAT_PATH
 
 EXAMPLES = 12
 """For each operation: so many that fit the document, and so many that do not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from afterturn.web.sessions import SESSION_LIFETIME, LoginLinks, RateLimiter, Sessions
+from afterturn.web.access import SESSION_LIFETIME, LoginLinks, RateLimiter, Sessions
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

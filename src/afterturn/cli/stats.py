@@ -13,7 +13,7 @@ from afterturn.cli.options import Db, Json, Profiled, open_existing, settings_of
 from afterturn.cli.output import facts, note, table, write_json
 from afterturn.errors import AfterturnError
 from afterturn.inbox.presentation import duration
-from afterturn.web.api.counts import read_stats
+from afterturn.web.api.shapes import read_stats
 
 _UNAVAILABLE = "unavailable"
 

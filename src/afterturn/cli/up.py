@@ -80,8 +80,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
     from afterturn.web import server  # noqa: PLC0415
     from afterturn.web.app import make_app  # noqa: PLC0415
     from afterturn.web.proxies import Proxies  # noqa: PLC0415
-    from afterturn.web.signed import CHAT_PATH  # noqa: PLC0415
-    from afterturn.web.webhooks import mount_webhooks  # noqa: PLC0415
+    from afterturn.web.webhooks import CHAT_PATH, mount_webhooks  # noqa: PLC0415
 
     with server.bind(host, PORT if port is None else port, or_any=port is None) as listener:
         local = is_loopback(listener.getsockname()[0])

@@ -6,15 +6,17 @@ the text of an active filter and the test that a row has to pass all follow from
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from afterturn.clock import parse_time_or_date
 from afterturn.inbox.page import InboxRow
@@ -379,3 +381,39 @@ def consumers_named(query: Filters) -> tuple[str, ...]:
     """The consumers that a query names."""
     named = (value for one in FILTERS if one.filter.by_consumer for value in one.values(query))
     return tuple(name for name in named if name != ANY)
+
+
+MAX_LIMIT = 500
+
+
+class InboxQuery(Filters):
+    """A window (by name, or ``since <= recency < until``) and filters; :mod:`afterturn.inbox.filters` declares them.
+
+    ``limit``: rows a page, at most 500. ``budget``: index rows that one request may read.
+    """
+
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 50
+    budget: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
+
+    @model_validator(mode="after")
+    def _one_window(self) -> Self:
+        if self.window is not None and self.since is not None:
+            raise ValueError("give a window or since, not both")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise ValueError("since is not before until")
+        return self
+
+    def bounds(self, now: datetime) -> tuple[datetime | None, datetime | None]:
+        """``since`` and ``until``; a relative window is counted back from now. Default: all time."""
+        length = None if self.window is None else self.window.length
+        return (self.since if length is None else now - length), self.until
+
+    def fingerprint(self) -> str:
+        """What a cursor is bound to: everything that selects and orders rows."""
+        asked = self.model_dump(mode="json", exclude={"limit", "budget"})
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def property_ids(query: InboxQuery) -> tuple[str | None, ...]:
+    """The query's properties, each once; None: unassigned."""
+    return tuple(dict.fromkeys(None if property_id == UNASSIGNED else property_id for property_id in query.properties))

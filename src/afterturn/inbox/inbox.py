@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from afterturn.clock import Clock
 from afterturn.errors import InvalidQuery
 from afterturn.inbox.cursor import Cursor, decode, encode
-from afterturn.inbox.filters import consumers_named, row_filter
+from afterturn.inbox.filters import InboxQuery, consumers_named, property_ids, row_filter
 from afterturn.inbox.page import InboxPage, InboxRow, row_of
-from afterturn.inbox.query import InboxQuery, property_ids
 from afterturn.inbox.search import RecencyReader, start_search
 from afterturn.model import Conversation
 from afterturn.store.pagination import key_of

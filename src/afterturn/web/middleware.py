@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -44,7 +43,7 @@ class ErrorBoundary:
             return
         began = False
 
-        async def marked(message: Message) -> None:
+        async def send_hardened(message: Message) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
@@ -54,11 +53,11 @@ class ErrorBoundary:
             await send(message)
 
         try:
-            await self._app(_with_segments(scope), receive, marked)
+            await self._app(_with_segments(scope), receive, send_hardened)
         except Exception as error:
             refused = internal_error(error)
             if not began:
-                await error_response(refused, scope)(scope, receive, marked)
+                await error_response(refused, scope)(scope, receive, send_hardened)
 
 
 class AuthMiddleware:
@@ -68,23 +67,18 @@ class AuthMiddleware:
         self,
         app: ASGIApp,
         access: AccessControl,
-        *,
-        prefix: str = API,
-        open_: Collection[tuple[str, str]] = PUBLIC_ROUTES,
     ) -> None:
         self._app = app
         self._access = access
-        self._prefix = prefix
-        self._open = open_
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(self._prefix):
+        if scope["type"] != "http" or not scope["path"].startswith(API):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         caller = self._access.caller(headers)
         scope.setdefault("state", {})["caller"] = caller
-        if refused := _refused(scope, headers, caller is not None, self._open):
+        if refused := _refused(scope, headers, caller is not None):
             await error_response(refused, scope)(scope, receive, send)
             return
         changes = scope["method"] not in SAFE_METHODS and (scope["method"], scope["path"]) != LOGIN
@@ -95,8 +89,8 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
 
-def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tuple[str, str]]) -> HttpError | None:
-    if known or (scope["method"], scope["path"]) in open_:
+def _refused(scope: Scope, headers: Headers, known: bool) -> HttpError | None:
+    if known or (scope["method"], scope["path"]) in PUBLIC_ROUTES:
         return None
     text = "the token is unknown, expired or revoked" if "authorization" in headers else "log in, or send a token"
     return HttpError(401, "unauthenticated", f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
@@ -105,10 +99,10 @@ def _refused(scope: Scope, headers: Headers, known: bool, open_: Collection[tupl
 class BodyLimit:
     """Reads the whole body before the route runs, within a size and a time."""
 
-    def __init__(self, app: ASGIApp, *, most: int = MAX_BODY_BYTES, patience: float = BODY_TIMEOUT_S) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
         self._app = app
-        self._most = most
-        self._patience = patience
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _has_body(scope):
@@ -121,38 +115,40 @@ class BodyLimit:
             return
         if body is None:  # the caller went away: there is nobody to answer
             return
-        given = False
+        replayed = False
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, replay, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        too_large = HttpError(413, "too_large", f"a body has at most {self._most:,} bytes; send less", headers=_CLOSE)
+        too_large = HttpError(
+            413, "too_large", f"a body has at most {self._max_bytes:,} bytes; send less", headers=_CLOSE
+        )
         length = Headers(scope=scope).get("content-length", "0")
-        if not (length.isascii() and length.isdigit()) or int(length[:20]) > self._most:
+        if not (length.isascii() and length.isdigit()) or int(length[:20]) > self._max_bytes:
             raise too_large
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > self._most:
+                    if size > self._max_bytes:
                         raise too_large
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            text = f"the body did not arrive within {self._patience:g} s; send it again"
+            text = f"the body did not arrive within {self._timeout_s:g} s; send it again"
             raise HttpError(408, "slow", text, headers=_CLOSE) from None
 
 
@@ -169,8 +165,8 @@ def _with_segments(scope: Scope) -> Scope:
     raw = scope.get("raw_path")
     if raw is None:
         return scope
-    segments = [unquote(one) for one in raw.decode("latin-1").split("/")]
-    path = "/".join(quote(one, safe="") if "/" in one or "%" in one else one for one in segments)
+    segments = [unquote(segment) for segment in raw.decode("latin-1").split("/")]
+    path = "/".join(quote(segment, safe="") if "/" in segment or "%" in segment else segment for segment in segments)
     return {**scope, "path": path}
 
 

@@ -13,7 +13,7 @@ from afterturn import Direction, Message, Role, Turn
 from afterturn.clock import to_text
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.model import SendProblem
-from afterturn.web.pages import inbox, query_params
+from afterturn.web.pages import inbox
 from afterturn.web.pages.rendering import POLICY
 from afterturn.web.pages.sse import EventStreams
 
@@ -26,7 +26,7 @@ async def everything(site: Site, **asked: object) -> list[str]:
 async def test_older_links_lead_to_the_end_and_show_every_conversation_once(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_params.read_query, "__kwdefaults__", {"limit": 9})
+    monkeypatch.setattr(inbox.read_query, "__kwdefaults__", {"limit": 9})
     shown: list[str] = []
     async with site.client() as client:
         address: str | None = "/"
@@ -41,7 +41,7 @@ async def test_older_links_lead_to_the_end_and_show_every_conversation_once(
 async def test_rows_that_move_up_while_a_person_pages_come_neither_twice_nor_make_others_vanish(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_params.read_query, "__kwdefaults__", {"limit": 9})
+    monkeypatch.setattr(inbox.read_query, "__kwdefaults__", {"limit": 9})
     before = await everything(site)
     async with site.client() as client:
         page = (await client.get("/")).text

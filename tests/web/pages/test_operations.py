@@ -16,8 +16,7 @@ from afterturn.store.port import ConsumerState
 from afterturn.stream.port import Queue
 from afterturn.testing.clock import ManualClock
 from afterturn.testing.faults import Fault, Faults, Moment, faulty
-from afterturn.web.pages.history import SLOT, History, Span, slot_of
-from afterturn.web.pages.stats import take_sample
+from afterturn.web.pages.history import SLOT, History, Span, slot_of, take_sample
 
 
 async def bury(site: Site, reason: str = "no good") -> str:

@@ -19,11 +19,12 @@ from afterturn.inbox.presentation import age
 from afterturn.model import Status
 from afterturn.store.port import MAX_VALUE_BYTES
 from afterturn.store.state import dump_state, load_state
+from afterturn.web.pages.conversation import readable, text_parts, web_link
 from afterturn.web.pages.history import MOST_CONSUMERS, PlotSlot, Point, Span, worst
-from afterturn.web.pages.operations_view import PlotRange, plot
-from afterturn.web.pages.query_params import PAGE, address, address_of_person, conversation_path, pairs_of, read_query
+from afterturn.web.pages.inbox import PAGE, address_of_person, pairs_of, read_query
+from afterturn.web.pages.operations import PlotRange, plot
+from afterturn.web.pages.rendering import address, conversation_path
 from afterturn.web.pages.routing import local_path
-from afterturn.web.pages.thread import readable, text_parts, web_link
 
 IDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)
 LABELS = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,9}", fullmatch=True)

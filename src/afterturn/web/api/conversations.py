@@ -11,8 +11,7 @@ from pydantic import Field, create_model, model_validator
 from afterturn.channels.outbox import reply_jobs
 from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, InboxRow
-from afterturn.inbox.filters import FILTERS
-from afterturn.inbox.query import MAX_LIMIT
+from afterturn.inbox.filters import FILTERS, MAX_LIMIT
 from afterturn.model import ConversationPatch, Direction, Message, Record, Role, StoredStamp, Text, Turn
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, Field, model_validator
 
+from afterturn import telemetry
 from afterturn.backbone import Backbone
-from afterturn.clock import EPOCH, parse_duration
+from afterturn.clock import EPOCH, parse_duration, to_text
 from afterturn.errors import NotFound
+from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.inbox.filters import BY_NAME
 from afterturn.ledger.debts import Debt
 from afterturn.ledger.ledger import Selection
@@ -32,9 +40,7 @@ from afterturn.web.api.common import (
     json_response,
     list_response,
 )
-from afterturn.web.api.cursors import decode_position, encode_position
 from afterturn.web.errors import HttpError
-from afterturn.web.replays import Replays
 
 _MOST_DEBTS = 500
 _REPLAY: dict[str, Any] = {
@@ -230,3 +236,80 @@ def _grace(text: str | None, backbone: Backbone) -> timedelta:
 def _replays(request: Request) -> Replays:
     replays: Replays = request.app.state.replays
     return replays
+
+
+_REMEMBERED = 100
+
+
+class ReplayState(StrEnum):
+    """``stopped``: the process was stopped. What was requested until then is owed, and swept."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Replay:
+    """A replay. ``asked``: the request, which a second one with the same key has to equal."""
+
+    id: str
+    asked: object
+    started_at: datetime
+    state: ReplayState = ReplayState.RUNNING
+    emitted: int = 0
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "state": self.state.value,
+            "emitted": self.emitted,
+            "startedAt": to_text(self.started_at),
+        }
+
+
+class Replays:
+    """The last hundred of this process."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._backbone = backbone
+        self._replays: OrderedDict[str, Replay] = OrderedDict()
+
+    def find(self, replay_id: str) -> Replay | None:
+        return self._replays.get(replay_id)
+
+    @property
+    def running(self) -> Replay | None:
+        return next((one for one in self._replays.values() if one.state is ReplayState.RUNNING), None)
+
+    def start(self, replay_id: str, asked: object, part: Selection, consumers: Sequence[str], rate: float) -> Replay:
+        """Begin one; nothing else may be running."""
+        assert self.running is None
+        replay = Replay(replay_id, asked, self._backbone.clock())
+        replay.task = asyncio.create_task(self._run(replay, part, consumers, rate))
+        self._replays[replay_id] = replay
+        while len(self._replays) > _REMEMBERED:
+            self._replays.popitem(last=False)
+        return replay
+
+    async def stop(self) -> None:
+        """End what runs."""
+        replay = self.running
+        if replay is not None and replay.task is not None:
+            replay.task.cancel()
+            await asyncio.wait([replay.task])
+
+    async def _run(self, replay: Replay, part: Selection, consumers: Sequence[str], rate: float) -> None:
+        def progress(emitted: int) -> None:
+            replay.emitted = emitted
+
+        try:
+            await self._backbone.ledger.replay(part, consumers=consumers, rate=rate, progress=progress)
+            replay.state = ReplayState.DONE
+        except asyncio.CancelledError:
+            replay.state = ReplayState.STOPPED
+        except Exception as error:  # any error ends the replay, which its state reports
+            telemetry.log("replay_failed", level=logging.ERROR, error=type(error).__name__)
+            replay.state = ReplayState.FAILED

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from afterturn.backbone import Backbone
 from afterturn.errors import NotFound
+from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.model import Id, Label, Record
 from afterturn.store.port import ConsumerState, FailureKey
 from afterturn.web.api import shapes
@@ -26,7 +27,6 @@ from afterturn.web.api.common import (
     json_response,
     list_response,
 )
-from afterturn.web.api.cursors import decode_position, encode_position
 
 _ALL = 1_000_000
 _NAME = {"conversationId": "c-17", "consumer": "topics"}

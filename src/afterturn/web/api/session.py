@@ -10,13 +10,12 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import Field
 
 from afterturn.model import Record
-from afterturn.web.access import COOKIE, AccessControl, cookie_of
+from afterturn.web.access import COOKIE, SESSION_LIFETIME, AccessControl, cookie_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, documented, documented_errors, json_response
 from afterturn.web.errors import HttpError
 from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
-from afterturn.web.sessions import SESSION_LIFETIME
 
 _CALLER = {"name": "desk", "role": "operator", "properties": ["oak"], "csrfToken": None}
 
@@ -75,13 +74,13 @@ async def follow_link(request: Request, key: str = "") -> Response:
     opened = access.redeem(key)
     if opened is None:
         if cookie_of(request.headers) is not None and access.caller(request.headers) is not None:
-            return RedirectResponse(request.app.state.home, 303)
+            return RedirectResponse("/", 303)
         _count(request)
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/sign-in?link=used", 303)
         text = "the link was used already or has expired; start `afterturn up` again for a new one"
         raise HttpError(401, "unauthenticated", text, field="key")
-    return _with_cookie(RedirectResponse(request.app.state.home, 303), opened[0], request)
+    return _with_cookie(RedirectResponse("/", 303), opened[0], request)
 
 
 _BEARER = {"www-authenticate": "Bearer"}

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, JsonValue
 
+from afterturn.backbone import Backbone
+from afterturn.clock import to_text
+from afterturn.errors import AfterturnError, EngineUnavailable, StreamUnavailable
 from afterturn.ledger.debts import DebtState
 from afterturn.model import Conversation, Direction, Id, Message, Record, Role, SettledTurn, Time, WorkOrder
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState, Failure, Registration
 from afterturn.stream.port import DeadLetter, Depth, Queue
+
+T = TypeVar("T")
+
+_ALL = 1_000_000
 
 NextCursor = Annotated[str | None, Field(description="Leads to the next page; null at the end.")]
 Whole = Annotated[bool, Field(description="False where there is more than the limit let through.")]
@@ -253,6 +260,36 @@ def consumers(registrations: Mapping[str, Registration], failures: Iterable[Fail
 def depth(record: Depth) -> dict[str, Any]:
     """How much waits in the stream, as JSON."""
     return DepthShape(main=record.main, retry=record.retry, dead=record.dead_letters, oldest_at=record.oldest).to_json()
+
+
+async def read_stats(backbone: Backbone) -> tuple[dict[str, Any], list[AfterturnError]]:
+    """The counts of every stage, and the errors of the stages that are unavailable: their counts are None.
+
+    Raises:
+        StoreError: The store is unavailable.
+    """
+    problems: list[AfterturnError] = []
+
+    async def or_none(answer: Awaitable[T]) -> T | None:
+        try:
+            return await answer
+        except (StreamUnavailable, EngineUnavailable) as error:
+            problems.append(error)
+            return None
+
+    failed = len(await backbone.store.failures(limit=_ALL))
+    waiting = await or_none(backbone.engine.waiting())
+    oldest = await or_none(backbone.engine.oldest()) if waiting is not None else None
+    stream_depth = await or_none(backbone.stream.depth())
+    return {
+        **await backbone.store.counts(),
+        "stream": None if stream_depth is None else depth(stream_depth),
+        "reactions": {
+            "waiting": waiting,
+            "failed": failed,
+            "oldestAt": None if oldest is None else to_text(oldest),
+        },
+    }, problems
 
 
 class CallerShape(Record):

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, model_validator
 
 from afterturn.errors import NotFound
+from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.model import Record
 from afterturn.stream.port import DeadLetterKey
 from afterturn.web.api import shapes
@@ -24,8 +25,7 @@ from afterturn.web.api.common import (
     json_response,
     list_response,
 )
-from afterturn.web.api.counts import read_stats
-from afterturn.web.api.cursors import decode_position, encode_position
+from afterturn.web.api.shapes import read_stats
 from afterturn.web.middleware import unquoted
 
 _ALL = 1_000_000

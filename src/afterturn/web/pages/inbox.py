@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
-from afterturn.clock import EPOCH, parse_time
-from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, NotFound
-from afterturn.inbox import InboxQuery
-from afterturn.model import MAX_ID_CHARS, UNASSIGNED, parse
+from afterturn.channels.email.addresses import normalise_address
+from afterturn.channels.outbox import problem_text
+from afterturn.clock import EPOCH, parse_time, to_text
+from afterturn.errors import InvalidCursor, InvalidQuery, InvalidRecord, NotFound
+from afterturn.ids import normalise
+from afterturn.inbox import InboxPage, InboxQuery, InboxRow, TimeWindow
+from afterturn.inbox.filters import ANY, BY_FIELD, BY_NAME, FILTERS, Control, FilterField
+from afterturn.inbox.presentation import CHANNEL_LABELS, alerts_of, grade_of, topics_of
+from afterturn.inbox.search import SnippetPart
+from afterturn.model import MAX_ID_CHARS, UNASSIGNED, Direction, Status, parse
+from afterturn.store.pagination import key_of
 from afterturn.store.port import ConsumerState, RecencyKey
 from afterturn.store.tokenizer import MAX_WORDS_CHARS
-from afterturn.web.access import AccessControl
 from afterturn.web.api.common import OpenBackbone, Operator, StoreOfCaller
 from afterturn.web.api.scoped_store import ScopedStore
-from afterturn.web.pages.inbox_view import arrived, inbox_view
-from afterturn.web.pages.query_params import address_of_person, conversation_path, read_query
-from afterturn.web.pages.rendering import HEADERS, render
+from afterturn.web.pages.rendering import Pairs, address, conversation_path, render
 from afterturn.web.pages.routing import PageRoute, redirect
-from afterturn.web.pages.sse import EventStreams
+from afterturn.web.pages.sse import event_stream
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _LOOKED_AT = 200
 """Newest index rows that one check for new conversations reads."""
 _MOST_ARRIVED = 50
-
-Look = Callable[[ScopedStore], Awaitable[dict[str, object]]]
-"""Reads what a page is sent, within the caller's scope: numbers and states only."""
 
 _CURSOR_GONE = "This page belongs to another address, or its address was cut off. Start again from the newest."
 
@@ -110,33 +113,299 @@ async def tell_arrivals(request: Request, scoped: StoreOfCaller) -> Response:
         found = arrived(page.rows, after)
         return {"count": found, "more": found == _MOST_ARRIVED or not page.complete}
 
-    return StreamingResponse(
-        events(request, look), media_type="text/event-stream", headers={**HEADERS, "x-accel-buffering": "no"}
+    return event_stream(request, look)
+
+
+PAGE = 50
+
+_PHONE = re.compile(r"[+(]?[0-9][0-9 ().\-/]{4,}\Z")
+
+
+def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQuery:
+    """The query of an address. Blank fields of the form select everything. Raises InvalidQuery and InvalidRecord."""
+    asked: dict[str, object] = {"limit": limit}
+    for name, text in pairs:
+        value = text.strip()
+        if name not in BY_NAME:
+            raise InvalidQuery("the address asks for a filter that does not exist; start again from the inbox")
+        declared = BY_NAME[name]
+        if not value:
+            continue
+        if declared.many:
+            values = asked.setdefault(declared.field, [])
+            assert isinstance(values, list)
+            if value not in values:
+                values.append(value)
+        else:
+            asked[declared.field] = value
+    try:
+        return parse(InboxQuery, asked)
+    except InvalidRecord as error:
+        field = error.field.partition("[")[0]
+        name = BY_FIELD[field].filter.name if field in BY_FIELD else error.field
+        raise InvalidRecord(name, error.problem) from None
+
+
+def pairs_of(query: InboxQuery) -> Pairs:
+    """The address of a query; the order in which it was asked for makes no difference."""
+    return tuple(
+        (one.filter.name, _text(value)) for one in FILTERS for value in one.values(query) if value is not TimeWindow.ALL
     )
 
 
-async def events(request: Request, look: Look) -> AsyncIterator[str]:
-    """What ``look`` finds, whenever it changes, until the session or the server ends.
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return to_text(value)
+    return "1" if value is True else str(value)
 
-    A look costs the same whatever the fleet, and each one asks again what the caller may see.
+
+def without(pairs: Pairs, *taken: tuple[str, str]) -> Pairs:
+    return tuple(pair for pair in pairs if pair not in taken)
+
+
+def replaced(pairs: Pairs, name: str, value: str | None) -> Pairs:
+    """The same with one field set, or taken out."""
+    rest = tuple(pair for pair in pairs if pair[0] != name)
+    return rest if value is None else ((name, value), *rest)
+
+
+def address_of_person(words: str, region: str | None = None) -> str | None:
+    """A phone number or an e-mail address that was typed into the search box, spelt as conversations have it."""
+    words = words.strip()
+    if "@" in words and " " not in words:
+        return normalise_address(words.removeprefix("mailto:"))
+    return normalise(words, region) if _PHONE.match(words) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReactionView:
+    """A consumer with the state of its reaction."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """One conversation. ``waits``: the customer wrote last; ``person``: the first participant's name, or ``address``;
+    ``words``: the last message, or the search hit; ``unsent``: the problem of our last message, if it was not sent.
     """
-    access: AccessControl = request.app.state.access
-    live: EventStreams = request.app.state.live
-    sent: dict[str, object] | None = None
-    yield f"retry: {int(live.every * 2_000)}\n\n"
-    for _ in range(live.looks):
-        caller = access.caller(request.headers)
-        if caller is None:
-            yield "event: over\ndata: {}\n\n"
-            return
-        try:
-            found = await look(ScopedStore(request.app.state.backbone, caller.scope))
-        except AfterturnError:  # the store may be back at the next look
-            found = sent or {}
-        if found != sent:
-            sent = found
-            yield f"data: {json.dumps(found)}\n\n"
-        elif sent is not None:
-            yield ": still here\n\n"
-        if await live.pause():
-            return
+
+    id: str
+    href: str
+    channel: str
+    channel_name: str
+    person: str
+    address: str
+    others: int
+    property: str | None
+    assignee: str | None
+    at: datetime
+    speaker: str
+    words: tuple[SnippetPart, ...]
+    waits: bool
+    closed: bool
+    synthetic: bool
+    topics: tuple[str, ...]
+    grade: str | None
+    alerts: tuple[str, ...]
+    reactions: tuple[ReactionView, ...]
+    unsent: str | None
+
+    def names(self, state: str) -> tuple[str, ...]:
+        """The consumers in a state."""
+        return tuple(one.name for one in self.reactions if one.state == state)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    href: str
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilterOption:
+    value: str
+    label: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilterGroup:
+    """A filter on the page; ``suggestions``: for a text field beside its options."""
+
+    name: str
+    label: str
+    control: Control
+    options: tuple[FilterOption, ...]
+    suggestions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxView:
+    """``older``: the next page; ``incomplete``: the read budget ended the page; ``live``: the event stream of new
+    conversations; ``somebody``: a search for the same words as a name; ``searches``: messages can be searched.
+    """
+
+    rows: tuple[RowView, ...]
+    groups: tuple[FilterGroup, ...]
+    windows: tuple[Link, ...]
+    views: tuple[Link, ...]
+    chosen: tuple[Link, ...]
+    older: str | None
+    newest: str | None
+    incomplete: bool
+    scanned: int
+    live: str | None
+    here: str
+    window: str
+    participant: str
+    words: str
+    somebody: str | None
+    searches: bool
+    filters: int
+    """How many are on, beside the window."""
+
+    @property
+    def filtered(self) -> bool:
+        return self.filters > 0
+
+
+def reactions_of(row: InboxRow) -> tuple[ReactionView, ...]:
+    return tuple(ReactionView(name, state.value) for name, state in row.states.items())
+
+
+def row_view(row: InboxRow) -> RowView:
+    conversation = row.conversation
+    people = conversation.participants
+    address = people[0] if people else conversation.id
+    preview = conversation.preview
+    problem = None if preview is None else preview.send_problem
+    return RowView(
+        id=conversation.id,
+        href=conversation_path(conversation.id),
+        channel=conversation.channel.value,
+        channel_name=CHANNEL_LABELS[conversation.channel],
+        person=conversation.contact_name if conversation.contact_name and people else address,
+        address=address,
+        others=max(len(people) - 1, 0),
+        property=conversation.property_id,
+        assignee=conversation.assignee,
+        at=conversation.recency,
+        speaker="" if row.role is None else row.role.value,
+        words=(SnippetPart(row.text),) if row.hit is None else row.hit.snippet,
+        waits=preview is not None and preview.direction is Direction.INBOUND and conversation.status is Status.OPEN,
+        closed=conversation.status is Status.CLOSED,
+        synthetic=conversation.synthetic or conversation.gauntlet,
+        topics=topics_of(row),
+        grade=grade_of(row),
+        alerts=alerts_of(row),
+        reactions=reactions_of(row),
+        unsent=None if problem is None else problem_text(problem),
+    )
+
+
+def inbox_view(
+    query: InboxQuery,
+    page: InboxPage,
+    *,
+    consumers: Sequence[str],
+    properties: Iterable[str] = (),
+    paged: bool,
+    searches: bool,
+    now: datetime,
+) -> InboxView:
+    """``properties``: suggestions, such as the caller's own; ``paged``: not the first page."""
+    pairs = pairs_of(query)
+    here = address("/", pairs)
+    return InboxView(
+        rows=tuple(row_view(row) for row in page.rows),
+        groups=tuple(
+            _group(one, query, page, consumers, {"property": properties})
+            for one in FILTERS
+            if one.filter.control in _IN_FORM
+        ),
+        windows=_windows(query, pairs),
+        views=_views(pairs),
+        chosen=tuple(Link(BY_NAME[pair[0]].filter.text(pair[1]), address("/", without(pairs, pair))) for pair in pairs),
+        older=None if page.next_cursor is None else address("/", (*pairs, ("cursor", page.next_cursor))),
+        newest=here if paged else None,
+        incomplete=not page.complete and page.next_cursor is not None,
+        scanned=page.scanned,
+        live=None if paged else address("/live", (*pairs, *_after(page, now))),
+        here=here,
+        window=(query.window or TimeWindow.ALL).value,
+        participant=query.participant or "",
+        words=query.words or "",
+        somebody=address("/", (("participant", query.words),)) if query.words else None,
+        searches=searches,
+        filters=len(replaced(pairs, "window", None)),
+    )
+
+
+def arrived(rows: Iterable[InboxRow], after: RecencyKey) -> int:
+    """The number of rows that are newer than the newest one on the page."""
+    return sum(key_of(row.conversation) > after for row in rows)
+
+
+def _after(page: InboxPage, now: datetime) -> Pairs:
+    if not page.rows:
+        return (("after", to_text(now)),)
+    top = key_of(page.rows[0].conversation)
+    return (("after", to_text(top.at)), ("id", top.conversation_id))
+
+
+def _windows(query: InboxQuery, pairs: Pairs) -> tuple[Link, ...]:
+    chosen = query.window or TimeWindow.ALL
+    return tuple(
+        Link(
+            one.label,
+            address("/", replaced(pairs, "window", None if one is TimeWindow.ALL else one.value)),
+            one is chosen,
+        )
+        for one in TimeWindow
+    )
+
+
+def _views(pairs: Pairs) -> tuple[Link, ...]:
+    views: tuple[tuple[str, Pairs], ...] = (
+        ("Everything", ()),
+        ("Today", (("window", "24h"),)),
+        ("Open", (("status", "open"),)),
+        ("Unassigned", (("property", UNASSIGNED),)),
+        ("Repairs", (("topic", "maintenance"),)),
+        ("Poor answers", (("grade", "D"), ("grade", "F"))),
+        ("Owed", (("owed", "any"),)),
+        ("Failed", (("failed", "any"),)),
+        ("Closed", (("status", "closed"),)),
+    )
+    return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
+
+
+_IN_FORM = (Control.CHECKBOXES, Control.CHECKBOXES_AND_TEXT, Control.TEXT, Control.RADIO, Control.TOGGLE)
+
+
+def _group(
+    declared: FilterField,
+    query: InboxQuery,
+    page: InboxPage,
+    consumers: Sequence[str],
+    known: Mapping[str, Iterable[str]],
+) -> FilterGroup:
+    about = declared.filter
+    chosen = tuple("1" if value is True else str(value) for value in declared.values(query))
+    on_page = {value for row in page.rows for value in about.values(row)} if about.values else set()
+    choices = about.choices or sorted({*on_page, *known.get(about.name, ())})
+    suggestions: tuple[str, ...] = ()
+    match about.control:
+        case Control.TEXT:
+            values, suggestions = chosen, tuple(choices)
+        case Control.TOGGLE:
+            values = ("1",)
+        case _ if about.by_consumer:
+            values = (ANY, *consumers)
+        case _:
+            values = tuple(dict.fromkeys([*choices, *chosen]))
+    options = tuple(FilterOption(value, about.labels.get(value, value), value in chosen) for value in values)
+    return FilterGroup(about.name, about.label, about.control, options, suggestions)

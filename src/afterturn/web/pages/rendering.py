@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import jinja2
 from fastapi import Request
@@ -12,7 +14,6 @@ from fastapi.responses import HTMLResponse
 
 from afterturn.clock import to_text
 from afterturn.inbox import presentation
-from afterturn.web.pages.query_params import conversation_path
 from afterturn.web.roles import Caller, CallerRole
 
 POLICY = "; ".join(
@@ -36,6 +37,10 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "cross-origin-opener-policy": "same-origin",
 }
+
+
+Pairs = tuple[tuple[str, str], ...]
+"""The parameters of an address, in order."""
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -80,3 +85,14 @@ def _templates() -> jinja2.Environment:
 
 def _age(now: datetime, at: datetime | timedelta) -> str:
     return presentation.age(at if isinstance(at, timedelta) else now - at)
+
+
+def conversation_path(conversation_id: str) -> str:
+    """Where its page is; an id may hold any character."""
+    return f"/conversations/{quote(conversation_id, safe='')}"
+
+
+def address(path: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """A path with a query."""
+    query = urlencode(list(pairs))
+    return f"{path}?{query}" if query else path

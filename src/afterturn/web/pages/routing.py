@@ -13,12 +13,10 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from afterturn.errors import AfterturnError
-from afterturn.web.access import AccessControl
+from afterturn.web.access import AccessControl, same
 from afterturn.web.errors import HttpError, http_error_of, internal_error
 from afterturn.web.middleware import SAFE_METHODS
-from afterturn.web.pages.query_params import address
-from afterturn.web.pages.rendering import HEADERS, render
-from afterturn.web.sessions import same
+from afterturn.web.pages.rendering import HEADERS, address, render
 
 SIGN_IN = "/sign-in"
 
