@@ -16,8 +16,8 @@ from afterturn.aws.table import table_definition
 from afterturn.clock import to_text
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Status, StoredStamp
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
-from afterturn.store.dynamodb.attributes import Plain, to_item
 from afterturn.store.dynamodb.plans import recency_attributes
+from afterturn.store.dynamodb.requests import Plain, to_item
 from afterturn.store.invariants import preview_of
 
 PROPERTIES = 200

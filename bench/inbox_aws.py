@@ -27,9 +27,8 @@ from afterturn.backbone import REGISTRATIONS_KEPT
 from afterturn.clock import system_clock
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.store.dynamodb import DynamoStore, keys
-from afterturn.store.dynamodb.attributes import Plain, from_item, item_bytes
-from afterturn.store.dynamodb.layout_source import TableLayouts
-from afterturn.store.dynamodb.requests import Query
+from afterturn.store.dynamodb.layout import TableLayouts
+from afterturn.store.dynamodb.requests import Plain, Query, from_item, item_bytes
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import ConsumerState, Registration
 from bench import aws_fleet, servers, units

@@ -27,9 +27,9 @@ from afterturn.clock import Clock, system_clock, to_millis
 from afterturn.model import Turn
 from afterturn.settle import Settler
 from afterturn.store.dynamodb import DynamoStore, RecencyLayouts
-from afterturn.store.dynamodb.attributes import Plain, from_item
-from afterturn.store.dynamodb.layout_source import TableLayouts
+from afterturn.store.dynamodb.layout import TableLayouts
 from afterturn.store.dynamodb.plans import ConversationHead, WriteContext, WritePlan, plan_settle
+from afterturn.store.dynamodb.requests import Plain, from_item
 from afterturn.store.dynamodb.table import Table
 from afterturn.stream.sqs import QueueUrls, SqsPublisher, find_queues, open_publisher
 from afterturn.stream.sqs.records import outgoing

@@ -20,8 +20,7 @@ from afterturn.reactions.port import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Settler, SettleResult
 from afterturn.store.port import ConsumerState, Job, Registration, Store
-from afterturn.store.search import Searcher
-from afterturn.store.search_indexer import run_search_indexer
+from afterturn.store.search import Searcher, run_search_indexer
 from afterturn.stream.port import Stream
 
 _LOOKS = 5

@@ -22,10 +22,10 @@ from afterturn.aws.stack import Patience
 from afterturn.aws.table import ALL_INDEXES, INDEXES, Index, table_definition
 from afterturn.clock import to_text
 from afterturn.store.dynamodb import DynamoStore, keys
-from afterturn.store.dynamodb.attributes import from_item, to_item
 from afterturn.store.dynamodb.backfill import layout
 from afterturn.store.dynamodb.index_keys import IndexTarget
-from afterturn.store.dynamodb.layout_source import TableLayouts
+from afterturn.store.dynamodb.layout import TableLayouts
+from afterturn.store.dynamodb.requests import from_item, to_item
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.verify import Rechecks
 from afterturn.store.port import Range

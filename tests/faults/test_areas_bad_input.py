@@ -26,7 +26,7 @@ from afterturn.bridge.bridge import Bridge
 from afterturn.reactions.port import Signal
 from afterturn.stream.port import Queue, Stream
 from afterturn.stream.sqs import SqsStream
-from afterturn.stream.sqs.ids import legal_id
+from afterturn.stream.sqs.records import legal_id
 from afterturn.testing import ManualClock
 
 

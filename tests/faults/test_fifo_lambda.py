@@ -20,7 +20,7 @@ from afterturn.errors import EngineUnavailable
 from afterturn.reactions.port import RefusedSignal, Signal, SignalResult
 from afterturn.stream.port import Queue, Receipt
 from afterturn.stream.sqs import SqsStream
-from afterturn.stream.sqs.ids import legal_id
+from afterturn.stream.sqs.records import legal_id
 from afterturn.testing import Fault, Faults, ManualClock, Moment, faulty
 
 

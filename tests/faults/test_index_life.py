@@ -43,11 +43,10 @@ from afterturn.aws.table import INDEXES, RECENCY, RECENCY_B, check_description
 from afterturn.clock import to_text
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb import SlotLayout, keys
-from afterturn.store.dynamodb.backfill import BackfillOptions, backfill
+from afterturn.store.dynamodb.backfill import BackfillOptions, Through, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.table_scan import Through
 from afterturn.store.dynamodb.verify import Drift, Rechecks, verify
 
 CONVERSATIONS = 5_000

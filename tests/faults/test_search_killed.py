@@ -16,7 +16,7 @@ from tests.contract.samples import at, message, turn
 
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.sqlite.database import Database
-from afterturn.store.search_indexer import run_search_indexer
+from afterturn.store.search import run_search_indexer
 from afterturn.store.sqlite import SqliteSearch, SqliteStore
 from afterturn.store.sqlite.full_text import SearchLimits
 from afterturn.testing import ManualClock

@@ -25,8 +25,7 @@ from afterturn.errors import (
     StoreTooOld,
 )
 from afterturn.sqlite import schema
-from afterturn.sqlite.database import Database, Unit
-from afterturn.sqlite.faults import translate
+from afterturn.sqlite.database import Database, Unit, translate
 from afterturn.store.sqlite import SqliteStore
 
 

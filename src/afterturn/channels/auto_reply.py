@@ -35,8 +35,7 @@ from afterturn.channels.threads import merged_into
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import Clock
 from afterturn.ids import digest, legal_id
-from afterturn.jobs.retry import RetryLater, RetryPolicy
-from afterturn.jobs.runner import JobHandler
+from afterturn.jobs.runner import JobHandler, RetryLater, RetryPolicy
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
 from afterturn.store.port import Job, LeasedJob, StateStore

@@ -32,8 +32,7 @@ from afterturn.channels.state import (
 )
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
-from afterturn.jobs.retry import RetryLater, RetryPolicy
-from afterturn.jobs.runner import JobHandler
+from afterturn.jobs.runner import JobHandler, RetryLater, RetryPolicy
 from afterturn.model import Channel, Conversation, ConversationMeta, Message, SendProblem
 from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 

@@ -18,11 +18,10 @@ from afterturn.cli.exits import Exit
 from afterturn.cli.options import Json
 from afterturn.cli.output import facts, note, table, write_json
 from afterturn.store.dynamodb import backfill, layout_change, verify
-from afterturn.store.dynamodb.backfill import Problem, Tally
+from afterturn.store.dynamodb.backfill import Pace, Problem, Tally, Through
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.layout_change import LayoutState, Stage
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.table_scan import Pace, Through
 from afterturn.store.dynamodb.verify import IndexReport
 
 IndexName = Annotated[str, typer.Argument(metavar="INDEX", help="Its name; `afterturn aws index list` lists them.")]

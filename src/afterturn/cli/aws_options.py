@@ -23,7 +23,7 @@ from afterturn.errors import InvalidInput
 from afterturn.inbox.presentation import duration
 
 if TYPE_CHECKING:
-    from afterturn.store.dynamodb.table_scan import Progress
+    from afterturn.store.dynamodb.backfill import Progress
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Runs jobs from the queue: kinds run concurrently, and each conversation's jobs of a kind run one at a time.
 
-A handler runs jobs of one kind. The runner leases, groups, locks, retries and completes them.
+A handler runs jobs of one kind. The runner leases, groups, locks, retries and completes them by its retry policy.
 """
 
 from __future__ import annotations
@@ -18,12 +18,36 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.jobs.locks import Lock, Locks
-from afterturn.jobs.retry import RetryLater, RetryPolicy
 from afterturn.store.port import JobQueue, LeasedJob, StateStore
 
 _DEFERRAL = timedelta(seconds=2)
 """Delay of jobs whose conversation is locked by another process. It does not count as an attempt."""
 _LONGEST_PAUSE_S = 30.0
+
+
+class RetryLater(AfterturnError):
+    """A job cannot be done now. ``reason``: a short word for logs and records; ``after``: how long to wait."""
+
+    def __init__(self, reason: str, after: timedelta | None = None) -> None:
+        super().__init__(f"cannot be done now: {reason}")
+        self.reason = reason
+        self.after = after
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """``delays``: seconds before the second attempt, the third …; the last one repeats. ``give_up_after``: the age,
+    from when the job was due, at which it is not retried any more; None: never.
+    """
+
+    delays: tuple[int, ...]
+    give_up_after: timedelta | None = None
+
+    def next_delay(self, attempts: int, age: timedelta, after: timedelta | None = None) -> timedelta | None:
+        """How long to wait after so many attempts; None to give up. ``after``: what the failure itself asks for."""
+        if self.give_up_after is not None and age > self.give_up_after:
+            return None
+        return after or timedelta(seconds=self.delays[min(attempts, len(self.delays)) - 1])
 
 
 class JobStore(StateStore, JobQueue, Protocol):

@@ -13,15 +13,21 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from afterturn.errors import InvalidInput, StoreDamaged, StoreError
+from afterturn.errors import (
+    InvalidInput,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
 from afterturn.sqlite import schema
-from afterturn.sqlite.faults import translate, translated
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
@@ -299,3 +305,40 @@ def _refuse_truncated(connection: sqlite3.Connection, path: str) -> None:
         return
     if size < pages * page_size:
         raise StoreDamaged(f"{path} is truncated: {size} bytes of {pages * page_size}; restore it from a backup")
+
+
+_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreBusy, "is held by another program; try again, or stop the other program"),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, "is held by another program; try again, or stop the other program"),
+    sqlite3.SQLITE_FULL: (StoreFull, "cannot grow: the disk is full; free some space and try again"),
+    sqlite3.SQLITE_READONLY: (
+        StoreReadOnly,
+        "cannot be written; check the owner and the mode of file and folder",
+    ),
+    sqlite3.SQLITE_PERM: (
+        StoreReadOnly,
+        "cannot be written; check the owner and the mode of file and folder",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreReadOnly,
+        "cannot be opened; check that it is a file, that its folder exists, and that both may be written",
+    ),
+    sqlite3.SQLITE_CORRUPT: (StoreDamaged, "is damaged; restore it from a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, "is not a SQLite database; name another file with --db"),
+}
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise a StoreError that names the file in place of any error of SQLite; the cause is kept."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: sqlite3.Error, path: str) -> StoreError:
+    """The StoreError for an error of SQLite."""
+    code = getattr(error, "sqlite_errorcode", None)
+    kind, problem = _BY_CODE.get((code or 0) & 0xFF, (StoreError, f"failed: {error}"))
+    return kind(f"{path} {problem}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from afterturn.store.dynamodb.attributes import from_item, item_bytes
+from afterturn.store.dynamodb.requests import from_item, item_bytes
 
 Params = Mapping[str, Any]
 Path = tuple[str, ...]

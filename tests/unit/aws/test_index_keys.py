@@ -20,10 +20,10 @@ from afterturn.aws.table import (
 )
 from afterturn.model import Channel, ConversationMeta, Status, Urgency, WorkOrder
 from afterturn.store.dynamodb import index_keys, keys, rows
-from afterturn.store.dynamodb.attributes import from_item
 from afterturn.store.dynamodb.index_keys import IndexKeys, IndexTarget, expected_keys
 from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout
 from afterturn.store.dynamodb.plans import plan_create
+from afterturn.store.dynamodb.requests import from_item
 
 LAYOUTS = RecencyLayouts()
 STRICT = StrictDynamo(table_definition("t", (*INDEXES, RECENCY_B)))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from afterturn.errors import ConfigError
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, Slot, SlotLayout, month_of
 from afterturn.store.dynamodb.reader import PartitionRows, merge
+from afterturn.store.dynamodb.requests import Plain
 
 layouts = st.one_of(
     st.just(Layout()),

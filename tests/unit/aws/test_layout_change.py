@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.errors import ConfigError
-from afterturn.store.dynamodb.layout import Layout, LayoutKind, RecencyLayouts, SlotLayout
+from afterturn.store.dynamodb.backfill import Pace, Progress
+from afterturn.store.dynamodb.layout import MAX_AGE, Layout, LayoutKind, RecencyLayouts, SlotLayout, layouts_item
 from afterturn.store.dynamodb.layout_change import (
     LEAST_DRAIN,
     LayoutState,
@@ -20,8 +21,6 @@ from afterturn.store.dynamodb.layout_change import (
     read_layout,
     states_until,
 )
-from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item
-from afterturn.store.dynamodb.table_scan import Pace, Progress
 
 layouts = st.one_of(
     st.just(Layout()),

@@ -10,8 +10,7 @@ import pytest
 
 from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout
-from afterturn.store.dynamodb.layout_source import TableLayouts, layouts_item, layouts_of
+from afterturn.store.dynamodb.layout import RecencyLayouts, SlotLayout, TableLayouts, layouts_item, layouts_of
 
 BOTH = RecencyLayouts(SlotLayout(), (SlotLayout(), SlotLayout.parse("b/sharded:4")))
 

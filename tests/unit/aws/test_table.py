@@ -11,7 +11,7 @@ import pytest
 from afterturn.aws.backoff import Backoff
 from afterturn.aws.table import INDEXES, RECENCY_B, check_description, table_definition
 from afterturn.errors import StoreBusy, StoreForeign
-from afterturn.store.dynamodb.attributes import from_item, item_bytes, to_item
+from afterturn.store.dynamodb.requests import from_item, item_bytes, to_item
 
 
 def described() -> dict[str, Any]:

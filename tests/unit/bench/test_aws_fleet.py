@@ -9,8 +9,8 @@ from bench import aws_fleet
 from afterturn.clock import parse_time
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.store.dynamodb import RecencyLayouts, rows
-from afterturn.store.dynamodb.attributes import Plain
 from afterturn.store.dynamodb.plans import WriteContext, WritePlan, plan_settle
+from afterturn.store.dynamodb.requests import Plain
 
 
 def settled(like: Plain) -> Plain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from afterturn.jobs.retry import RetryPolicy
+from afterturn.jobs.runner import RetryPolicy
 
 POLICY = RetryPolicy((5, 30, 120), give_up_after=timedelta(days=3))
 

@@ -13,8 +13,7 @@ import pytest
 from tests.contract.samples import T0, meta
 
 from afterturn.errors import StoreBusy
-from afterturn.jobs.retry import RetryLater, RetryPolicy
-from afterturn.jobs.runner import JobHandler, JobRunner
+from afterturn.jobs.runner import JobHandler, JobRunner, RetryLater, RetryPolicy
 from afterturn.sqlite.database import Database
 from afterturn.store.port import Job, LeasedJob
 from afterturn.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.model import check_id
-from afterturn.stream.sqs.ids import deduplication_id, group_id, legal_id
+from afterturn.stream.sqs.records import deduplication_id, group_id, legal_id
 
 LEGAL = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 """As the API reference of SendMessage spells it out."""

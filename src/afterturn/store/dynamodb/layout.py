@@ -13,16 +13,21 @@ reader reads one. Nothing of the two ever mixes, also not two numbers of shards.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any, Protocol
 
 from afterturn.aws.table import RECENCY, RECENCY_B, Index
 from afterturn.clock import to_text
-from afterturn.errors import ConfigError
+from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
+from afterturn.store.dynamodb.requests import Plain
+from afterturn.store.dynamodb.table import Table
 
 PARTITION = "CONV_RECENCY"
 MAX_SHARDS = 256
@@ -154,3 +159,79 @@ def month_of(at: datetime) -> str:
 def _hash(conversation_id: str) -> int:
     """The same in every process, machine and version."""
     return int.from_bytes(hashlib.blake2b(conversation_id.encode(), digest_size=8).digest())
+
+
+MAX_AGE = timedelta(seconds=20)
+
+
+class LayoutSource(Protocol):
+    """Where the layouts come from."""
+
+    async def current(self) -> RecencyLayouts: ...
+
+
+class FixedLayouts:
+    """Layouts that do not change."""
+
+    def __init__(self, layouts: RecencyLayouts) -> None:
+        self._layouts = layouts
+
+    async def current(self) -> RecencyLayouts:
+        return self._layouts
+
+
+def _both_clocks() -> tuple[float, float]:
+    return time.monotonic(), time.time()
+
+
+class TableLayouts:
+    """The layouts in the table, read again after ``max_age``.
+
+    ``clocks``: a monotonic one, and one that continues while the process is suspended.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        max_age: timedelta = MAX_AGE,
+        clocks: Callable[[], tuple[float, float]] = _both_clocks,
+    ) -> None:
+        self._table = table
+        self._max_age = max_age.total_seconds()
+        self._clocks = clocks
+        self._known: tuple[tuple[float, float], RecencyLayouts] | None = None
+        self._reading = asyncio.Lock()
+
+    async def current(self) -> RecencyLayouts:
+        """Raises StoreError if the table does not respond, and StoreTooNew for an unknown layout."""
+        if (fresh := self._fresh()) is not None:
+            return fresh
+        async with self._reading:
+            if (fresh := self._fresh()) is not None:
+                return fresh
+            asked = self._clocks()
+            layouts = layouts_of(await self._table.get(keys.layout()))
+            self._known = asked, layouts
+            return layouts
+
+    def _fresh(self) -> RecencyLayouts | None:
+        if self._known is None:
+            return None
+        asked, layouts = self._known
+        age = max(now - then for now, then in zip(self._clocks(), asked, strict=True))
+        return layouts if age < self._max_age else None
+
+
+def layouts_of(item: Mapping[str, Any] | None) -> RecencyLayouts:
+    """From the item of :func:`keys.layout`; a table without it never changed its layout."""
+    if item is None:
+        return RecencyLayouts()
+    try:
+        return RecencyLayouts(SlotLayout.parse(item["read"]), tuple(SlotLayout.parse(text) for text in item["write"]))
+    except ConfigError as error:
+        raise StoreTooNew(f"the table's recency layout was made by a newer afterturn: {error}; upgrade") from error
+
+
+def layouts_item(layouts: RecencyLayouts) -> Plain:
+    return {"read": str(layouts.read), "write": [str(layout) for layout in layouts.write]}

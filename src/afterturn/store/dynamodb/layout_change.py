@@ -28,14 +28,11 @@ from afterturn.aws.table import RECENCY_B
 from afterturn.clock import Clock, system_clock, to_text
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.store.dynamodb import keys, rows
-from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.backfill import BackfillOptions, backfill
+from afterturn.store.dynamodb.backfill import BackfillOptions, ReportProgress, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
-from afterturn.store.dynamodb.layout import Layout, RecencyLayouts, Slot, SlotLayout
-from afterturn.store.dynamodb.layout_source import MAX_AGE, layouts_item, layouts_of
-from afterturn.store.dynamodb.requests import put, unchanged
+from afterturn.store.dynamodb.layout import MAX_AGE, Layout, RecencyLayouts, Slot, SlotLayout, layouts_item, layouts_of
+from afterturn.store.dynamodb.requests import Plain, put, unchanged
 from afterturn.store.dynamodb.table import Table, WriteConflict
-from afterturn.store.dynamodb.table_scan import ReportProgress
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
 DRAIN = timedelta(minutes=3)

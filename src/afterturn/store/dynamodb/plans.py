@@ -19,9 +19,20 @@ from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, ConversationMeta, Direction, Message, MessagePreview, Status, Turn
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
-from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_BYTES, Plain, item_bytes
 from afterturn.store.dynamodb.layout import RecencyLayouts
-from afterturn.store.dynamodb.requests import IS_NEW, IS_THERE, WriteAction, all_of, put, unchanged, update
+from afterturn.store.dynamodb.requests import (
+    IS_NEW,
+    IS_THERE,
+    MAX_ITEM_BYTES,
+    MAX_TRANSACTION_BYTES,
+    Plain,
+    WriteAction,
+    all_of,
+    item_bytes,
+    put,
+    unchanged,
+    update,
+)
 from afterturn.store.invariants import JobKey
 from afterturn.store.port import Job
 

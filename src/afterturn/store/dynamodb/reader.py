@@ -17,10 +17,8 @@ from afterturn.aws.table import ENTITY, PROPERTY_RECENCY, WORK_ORDER, Index
 from afterturn.clock import to_text
 from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrder
 from afterturn.store.dynamodb import keys, rows
-from afterturn.store.dynamodb.attributes import Plain
-from afterturn.store.dynamodb.layout import LayoutKind
-from afterturn.store.dynamodb.layout_source import LayoutSource
-from afterturn.store.dynamodb.requests import Query, all_starting
+from afterturn.store.dynamodb.layout import LayoutKind, LayoutSource
+from afterturn.store.dynamodb.requests import Plain, Query, all_starting
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import Range, RecencyKey, Slice, WorkOrderKey
 

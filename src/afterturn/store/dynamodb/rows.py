@@ -32,7 +32,7 @@ from afterturn.model import (
     WorkOrder,
 )
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.attributes import Plain
+from afterturn.store.dynamodb.requests import Plain
 from afterturn.store.port import Job
 
 E = TypeVar("E", Channel, Status)

@@ -19,18 +19,21 @@ from afterturn.errors import InvalidRecord, NotFound
 from afterturn.model import Stamp, Status, StoredStamp, WorkOrder
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
-from afterturn.store.dynamodb.attributes import MAX_ITEM_BYTES, MAX_TRANSACTION_ITEMS, Plain, item_bytes
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
     IS_NEW,
     IS_THERE,
+    MAX_ITEM_BYTES,
+    MAX_TRANSACTION_ITEMS,
     Condition,
+    Plain,
     Query,
     WriteAction,
     all_of,
     all_starting,
     delete,
     equals,
+    item_bytes,
     missing,
     put,
     update,

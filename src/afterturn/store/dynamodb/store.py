@@ -29,16 +29,13 @@ from afterturn.model import (
     check_id,
 )
 from afterturn.store import invariants
-from afterturn.store.dynamodb.attributes import encodable
-from afterturn.store.dynamodb.editor import ConversationEditor
-from afterturn.store.dynamodb.jobs import Jobs
-from afterturn.store.dynamodb.layout import RecencyLayouts
-from afterturn.store.dynamodb.layout_source import FixedLayouts, LayoutSource, TableLayouts
+from afterturn.store.dynamodb.layout import FixedLayouts, LayoutSource, RecencyLayouts, TableLayouts
 from afterturn.store.dynamodb.reader import ConversationReader
+from afterturn.store.dynamodb.requests import encodable
 from afterturn.store.dynamodb.stamps import StampStore
-from afterturn.store.dynamodb.state import State
+from afterturn.store.dynamodb.state import Jobs, State
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.writer import ConversationWriter
+from afterturn.store.dynamodb.writer import ConversationEditor, ConversationWriter
 from afterturn.store.port import (
     ConsumerState,
     Failure,

@@ -10,9 +10,8 @@ from afterturn.aws.backoff import Backoff
 from afterturn.aws.errors import Verdict, is_condition, is_foreign, translate, verdict
 from afterturn.aws.table import Index, check_description
 from afterturn.errors import StoreBusy
-from afterturn.store.dynamodb.attributes import Plain, from_item
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.requests import Condition, ExpressionTerms, Query, WriteAction, key_item
+from afterturn.store.dynamodb.requests import Condition, ExpressionTerms, Plain, Query, WriteAction, from_item, key_item
 
 T = TypeVar("T")
 

@@ -13,12 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 from afterturn.store.dynamodb import index_keys
-from afterturn.store.dynamodb.backfill import Problem
+from afterturn.store.dynamodb.backfill import PAGE, Problem, Progress, ReportProgress, Through, pages
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
-from afterturn.store.dynamodb.table_scan import PAGE, Progress, ReportProgress, Through, pages
 
 _AT_ONCE = 16
 

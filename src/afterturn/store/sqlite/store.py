@@ -43,8 +43,8 @@ from afterturn.store.port import (
     WaitingJob,
     WorkOrderKey,
 )
-from afterturn.store.sqlite import editor, jobs, rows, stamps, state, writer
-from afterturn.store.sqlite.jobs import add_job
+from afterturn.store.sqlite import rows, stamps, state, writer
+from afterturn.store.sqlite.state import add_job
 from afterturn.store.sqlite.writer import Outbox
 from afterturn.store.state import TypedReads, dump_state
 
@@ -76,7 +76,7 @@ class SqliteStore(TypedReads):
 
     async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
         text, at = invariants.edit_of(text, at)
-        return await self._database.write(lambda c: editor.edit_message(c, conversation_id, provider_id, text, at))
+        return await self._database.write(lambda c: writer.edit_message(c, conversation_id, provider_id, text, at))
 
     async def meta(self, conversation_id: str) -> ConversationMeta | None:
         return await self._database.read(lambda c: writer.meta(c, conversation_id))
@@ -138,27 +138,27 @@ class SqliteStore(TypedReads):
 
     async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
         until, name = invariants.lease_end(now, lease), uuid.uuid4().hex
-        return await self._database.write(lambda c: jobs.lease(c, kind, now, until, name, limit))
+        return await self._database.write(lambda c: state.lease(c, kind, now, until, name, limit))
 
     async def complete(self, job: LeasedJob) -> bool:
-        return await self._database.write(lambda c: jobs.complete(c, job.kind, job.key, job.lease))
+        return await self._database.write(lambda c: state.complete(c, job.kind, job.key, job.lease))
 
     async def retry_later(self, job: LeasedJob, *, until: datetime, attempts: int | None = None) -> bool:
-        return await self._database.write(lambda c: jobs.retry_later(c, job, until, attempts))
+        return await self._database.write(lambda c: state.retry_later(c, job, until, attempts))
 
     async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
-        return await self._database.read(lambda c: jobs.waiting(c, kind, limit))
+        return await self._database.read(lambda c: state.waiting(c, kind, limit))
 
     async def patch_conversation(
         self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
     ) -> Conversation:
-        return await self._database.write(lambda c: editor.patch_conversation(c, conversation_id, patch, revision, now))
+        return await self._database.write(lambda c: writer.patch_conversation(c, conversation_id, patch, revision, now))
 
     async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
-        await self._database.write(lambda c: editor.set_send_problem(c, conversation_id, message_id, problem))
+        await self._database.write(lambda c: writer.set_send_problem(c, conversation_id, message_id, problem))
 
     async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
-        return await self._database.write(lambda c: editor.close_work_order(c, conversation_id, order_id, now))
+        return await self._database.write(lambda c: writer.close_work_order(c, conversation_id, order_id, now))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._database.read(lambda c: writer.find(c, conversation_id))

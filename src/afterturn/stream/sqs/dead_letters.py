@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from afterturn import telemetry
 from afterturn.errors import StreamUnavailable
 from afterturn.stream.port import DeadLetter, Delivery, Queue
-from afterturn.stream.sqs import batch_calls, records
+from afterturn.stream.sqs import client, records
 from afterturn.stream.sqs.client import QueueUrls, SqsClient, queue_name, translate_errors
 from afterturn.stream.sqs.records import Handle, SqsMessage
 
@@ -37,11 +37,11 @@ class DeadLetterQueue:
     async def add(self, delivery: Delivery, reason: str) -> None:
         """Make a dead letter of a delivery, unless its receipt has expired; it is deleted only afterwards."""
         receipt = Handle.of(delivery.receipt).receipt
-        if not await batch_calls.holds(self._client, self._live, receipt, _SCAN_S):
+        if not await client.holds(self._client, self._live, receipt, _SCAN_S):
             return
         with translate_errors(self._dead):
             await self._client.send_message(QueueUrl=self._dead, **records.dead_letter_message(delivery, reason))
-        await batch_calls.delete(self._client, self._live, [receipt])
+        await client.delete(self._client, self._live, [receipt])
 
     async def list(self, limit: int) -> list[tuple[DeadLetter, int]]:
         """The oldest letters, each with its place among those that died at the same time."""
@@ -74,10 +74,10 @@ class DeadLetterQueue:
             wanted.sort(key=lambda one: (records.died_at(one), records.order_of(one)))
             moved: set[str] = set()
             originals = list({records.dead_letter_id(one): one for one in reversed(wanted)}.values())[::-1]
-            for begin in range(0, len(originals), batch_calls.MAX_ENTRIES):
-                chunk = originals[begin : begin + batch_calls.MAX_ENTRIES]
+            for begin in range(0, len(originals), client.MAX_ENTRIES):
+                chunk = originals[begin : begin + client.MAX_ENTRIES]
                 emission = uuid.uuid4().hex
-                accepted = await batch_calls.send(
+                accepted = await client.send(
                     self._client, self._live, [records.redriven(one, emission) for one in chunk]
                 )
                 now = {records.dead_letter_id(chunk[position]) for position in accepted}
@@ -100,16 +100,14 @@ class _Scan:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await batch_calls.change_visibility(
-                self._client, self._url, [(one.handle, 0) for one in self._held.values()]
-            )
+            await client.change_visibility(self._client, self._url, [(one.handle, 0) for one in self._held.values()])
         except StreamUnavailable:
             telemetry.log("dead_letters_held", level=logging.WARNING, queue=queue_name(self._url), delay_s=_SCAN_S)
 
     async def more(self) -> Sequence[SqsMessage]:
         """The next letters that this pass has not seen; none at the end."""
         while True:
-            batch = await receive(self._client, self._url, limit=batch_calls.MAX_ENTRIES, visibility_s=_SCAN_S)
+            batch = await receive(self._client, self._url, limit=client.MAX_ENTRIES, visibility_s=_SCAN_S)
             self._held |= {one.id: one for one in batch}
             if fresh := [one for one in batch if one.id not in self._seen]:
                 self._seen |= {one.id for one in fresh}
@@ -118,7 +116,7 @@ class _Scan:
                 return ()
 
     async def delete(self, messages: Sequence[SqsMessage]) -> None:
-        await batch_calls.delete(self._client, self._url, [one.handle for one in messages])
+        await client.delete(self._client, self._url, [one.handle for one in messages])
         for one in messages:
             self._held.pop(one.id, None)
 
@@ -127,7 +125,7 @@ class _Scan:
         moved = [one for one in self._held.values() if not records.is_regrouped(one)]
         if not moved or await count(self._client, self._url) <= len(self._held):
             return False
-        accepted = await batch_calls.send(self._client, self._url, [records.regrouped(one) for one in moved])
+        accepted = await client.send(self._client, self._url, [records.regrouped(one) for one in moved])
         await self.delete([moved[position] for position in sorted(accepted)])
         return bool(accepted)
 

@@ -4,18 +4,91 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from afterturn.aws.names import Names
+from afterturn.aws.session import Access, open_client, open_session
 from afterturn.clock import Clock, to_millis
 from afterturn.errors import StreamUnavailable
+from afterturn.event import TurnSettled
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, DeadLetterKey, Delivery, Depth, Queue, Receipt
-from afterturn.stream.sqs import batch_calls, dead_letters, records
-from afterturn.stream.sqs.client import QueueUrls, SqsClient
+from afterturn.stream.sqs import client, dead_letters, records
+from afterturn.stream.sqs.client import PUBLISHING, READING, ClientTimeouts, QueueUrls, SqsClient, translate_errors
 from afterturn.stream.sqs.dead_letters import DeadLetterQueue
-from afterturn.stream.sqs.publisher import SqsPublisher
-from afterturn.stream.sqs.records import GIVEN_UP, Handle, SqsMessage
+from afterturn.stream.sqs.records import GIVEN_UP, Handle, SqsMessage, outgoing
+
+LONG_POLL = timedelta(seconds=20)
+
+
+async def find_queues(access: Access, names: Names, *, session: Any = None) -> QueueUrls:
+    """The queues of a lane. Raises StreamUnavailable for one that is missing, and says how it is made."""
+    async with open_client("sqs", _with(access, READING), session) as client:
+
+        async def url(name: str) -> str:
+            with translate_errors(name):
+                answer = await client.get_queue_url(QueueName=name)
+            return str(answer["QueueUrl"])
+
+        return QueueUrls(
+            main=await url(names.main),
+            retry=await url(names.retry),
+            main_dead=await url(names.main_dead),
+            retry_dead=await url(names.retry_dead),
+        )
+
+
+@asynccontextmanager
+async def open_publisher(
+    access: Access, queues: QueueUrls, clock: Clock, *, session: Any = None
+) -> AsyncIterator[SqsPublisher]:
+    """The emitter's half. Raises MissingExtra where the driver is not installed."""
+    async with open_client("sqs", _with(access, PUBLISHING), session) as sender:
+        yield SqsPublisher(sender, queues, clock)
+
+
+@asynccontextmanager
+async def open_stream(
+    access: Access, queues: QueueUrls, clock: Clock, *, wait: timedelta = LONG_POLL, session: Any = None
+) -> AsyncIterator[SqsStream]:
+    """All of it; ``wait``: how long a receive waits for a first record. Raises MissingExtra like the other one."""
+    session = session or open_session(access)
+    async with (
+        open_client("sqs", _with(access, PUBLISHING), session) as sender,
+        open_client("sqs", _with(access, READING), session) as reader,
+    ):
+        yield SqsStream(reader, queues, clock, sender=sender, wait=wait)
+
+
+def _with(access: Access, patience: ClientTimeouts) -> Access:
+    return replace(
+        access,
+        connect_timeout=patience.connect_timeout,
+        read_timeout=patience.read_timeout,
+        attempts=patience.attempts,
+    )
+
+
+class SqsPublisher:
+    """Publishes events. ``patience``: seconds after which an answer is no longer waited for, however it is delayed."""
+
+    def __init__(self, client: SqsClient, queues: QueueUrls, clock: Clock, *, patience: float = 4) -> None:
+        self._client = client
+        self._queues = queues
+        self._clock = clock
+        self._patience = patience
+
+    async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
+        """Append an event; see the port. SQS remembers an emission for five minutes."""
+        url = self._queues.live(Queue.MAIN if consumer is None else Queue.RETRY)
+        message = outgoing(event, consumer, emission, to_millis(self._clock()))
+        with translate_errors(url):
+            async with asyncio.timeout(self._patience):
+                await self._client.send_message(QueueUrl=url, **message)
+
 
 Oldest = Callable[[str], Awaitable[datetime | None]]
 """Since when the oldest message of a queue waits. SQS itself does not tell; CloudWatch does."""
@@ -52,7 +125,7 @@ class SqsStream(SqsPublisher):
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         found: list[Delivery] = []
         while len(found) < limit:
-            asked = min(batch_calls.MAX_ENTRIES, limit - len(found))
+            asked = min(client.MAX_ENTRIES, limit - len(found))
             received_at = to_millis(self._clock())
             try:
                 messages = await dead_letters.receive(
@@ -76,13 +149,13 @@ class SqsStream(SqsPublisher):
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
         for url, mine in self._by_queue(receipts).items():
-            await batch_calls.delete(self._reader, url, [Handle.of(receipt).receipt for receipt in mine])
+            await client.delete(self._reader, url, [Handle.of(receipt).receipt for receipt in mine])
 
     async def release(self, receipts: Sequence[Receipt], *, after: timedelta) -> None:
         now = to_millis(self._clock())
         for url, mine in self._by_queue(receipts).items():
             changes = [(Handle.of(one).receipt, records.after_receive(one, after, now)) for one in mine]
-            await batch_calls.change_visibility(self._reader, url, changes)
+            await client.change_visibility(self._reader, url, changes)
 
     async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
         await self._letters[delivery.receipt.queue].add(delivery, reason)
