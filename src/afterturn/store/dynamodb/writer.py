@@ -1,4 +1,7 @@
-"""Writes and changes of conversations, messages and work orders: read, plan, one transaction; repeated after a conflict."""
+"""Writes and changes of conversations, messages and work orders: read, plan, write in one transaction.
+
+After a conflict, all of that is repeated.
+"""
 
 from __future__ import annotations
 
