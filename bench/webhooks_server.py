@@ -67,7 +67,7 @@ async def serve(side: str, path: Path) -> None:
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as group:
                 group.create_task(backbone.run(stop, eager=side == "eager"))
-                group.create_task(webhooks.run(stop, poll=settings.poll.total_seconds()))
+                group.create_task(webhooks.jobs.run(stop, poll=settings.poll.total_seconds()))
                 group.create_task(server.serve(app, listener, stop))
                 listener.listen()
                 print(f"{READY}{server.address_of(listener)}", flush=True)

@@ -29,7 +29,7 @@ from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import own_addresses
 from afterturn.channels.email.compose import compose, one_part
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.outlook import webhook as outlook_webhook
+from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory
 from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
@@ -208,7 +208,7 @@ def _router(desk: Desk, *, auto_reply: bool) -> WebhookRouter:
         resource = asked.reference["resource"]
         mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
         message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return outlook_webhook.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own_addresses=own)
+        return outlook_fetch.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own_addresses=own)
 
     async def keep(event: SubscriptionEvent) -> None:
         desk.upkept.append(event)

@@ -17,6 +17,7 @@ from tests.unit.channels.mutations import mutate
 from tests.unit.channels.mutations_mail import mutate_mail
 
 from afterturn.channels.email.message import MailReceipt, read_mail
+from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.outlook import webhook as outlook
 from afterturn.channels.ses import webhook as ses
 from afterturn.channels.telegram import webhook as telegram
@@ -94,7 +95,7 @@ def _target(name: str) -> Target:
     if provider == "graph":
         if "get" in file:
             return Target(
-                name, body, mutate, lambda raw: (outlook.parse_fetched(_json(raw), now=NOW),), mails.assert_fits
+                name, body, mutate, lambda raw: (outlook_fetch.parse_fetched(_json(raw), now=NOW),), mails.assert_fits
             )
         states = ("secretClientValue", "<secretClientState>")
         return Target(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from afterturn.bootstrap import access_of
@@ -17,7 +18,6 @@ from afterturn.channels.provider import Provider, ProviderContext, SenderBinding
 from afterturn.channels.registry import PROVIDERS
 from afterturn.channels.responder import Responder
 from afterturn.channels.routing import Directory, load_directory
-from afterturn.channels.runner import BackgroundTask, ChannelRunner
 from afterturn.channels.webhooks import WEBHOOKS_PATH, Fetch, HandleSubscription, WebhookEndpoint, WebhookRouter
 from afterturn.clock import Clock
 from afterturn.config import Settings
@@ -29,6 +29,14 @@ class ChannelStore(IngestStore, OutboxStore, Protocol):
     """What channels use of a store."""
 
 
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The webhooks of the configured providers, and the jobs that follow from them."""
+
+    router: WebhookRouter
+    jobs: JobRunner
+
+
 @asynccontextmanager
 async def open_channels(
     writer: IngestWriter,
@@ -38,7 +46,7 @@ async def open_channels(
     *,
     responder: Responder | None = None,
     providers: Sequence[Provider] = PROVIDERS,
-) -> AsyncIterator[ChannelRunner]:
+) -> AsyncIterator[Channels]:
     """Connections are closed when the block ends.
 
     Raises:
@@ -53,15 +61,16 @@ async def open_channels(
         fetchers: dict[str, Fetch] = {}
         subscriptions: dict[str, HandleSubscription] = {}
         senders: list[SenderBinding] = []
-        tasks: list[BackgroundTask] = []
         ingest = Ingest(writer, store, clock, directory=directory, auto_reply=responder is not None)
         rate_limit = RateLimit(settings.auto_reply_limit, settings.auto_reply_window)
         auto_reply = AutoReply(writer, store, store, clock, responder=responder, limit=rate_limit)
         outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
-        jobs = JobRunner(store, clock, [*auto_reply.handlers, outbox.handler])
-        router = WebhookRouter(
-            ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_saved=jobs.wake
-        )
+        handlers = [*auto_reply.handlers, outbox.handler]
+
+        def wake() -> None:
+            jobs.wake()
+
+        router = WebhookRouter(ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_job=wake)
         context = ProviderContext(
             clock=clock,
             store=store,
@@ -78,8 +87,9 @@ async def open_channels(
                 fetchers |= connection.fetchers
                 subscriptions |= connection.subscriptions
                 senders += connection.senders
-                tasks += connection.tasks
-        yield ChannelRunner(router, jobs, tasks)
+                handlers += connection.jobs
+        jobs = JobRunner(store, clock, handlers)
+        yield Channels(router, jobs)
 
 
 def own_addresses(settings: Settings, providers: Sequence[Provider] = PROVIDERS) -> frozenset[str]:

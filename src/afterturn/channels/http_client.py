@@ -187,10 +187,11 @@ async def send_repeatable(
         raise TryLater(provider, Reason.UNREACHABLE, str(error)) from None
 
 
-def failure_of(provider: str, response: HttpResponse, now: datetime) -> SendFailed | None:
+def failure_of(provider: str, response: HttpResponse, now: datetime, *, repeatable: bool = False) -> SendFailed | None:
     """The failure that a status means at every provider; None for a success or a refusal.
 
-    502 and 504 come from a gateway that lost the server behind it, so the outcome is unknown.
+    502 and 504 come from a gateway that lost the server behind it, so the outcome is unknown, unless the request is
+    ``repeatable``.
     """
     code = str(response.status)
     after = retry_after(response.headers.get("retry-after", ""), now)
@@ -198,7 +199,7 @@ def failure_of(provider: str, response: HttpResponse, now: datetime) -> SendFail
         return TryLater(provider, Reason.THROTTLED, code, after=after)
     if response.status in (401, 407):
         return TryLater(provider, Reason.CONFIGURATION, code, after=after or CONFIGURATION_PAUSE)
-    if response.status in (502, 504):
+    if response.status in (502, 504) and not repeatable:
         return Uncertain(provider, Reason.ANSWER_LOST, code)
     if response.status >= 500 or response.status == 408:
         return TryLater(provider, Reason.UNAVAILABLE, code, after=after)

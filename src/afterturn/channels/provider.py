@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from afterturn.channels.runner import BackgroundTask
     from afterturn.channels.sending import OutboundMessage, Sender
     from afterturn.channels.types import ChannelEvent
     from afterturn.channels.webhooks import Fetch, HandleSubscription, WebhookEndpoint
     from afterturn.clock import Clock
+    from afterturn.jobs.runner import JobHandler, JobStore
     from afterturn.model import Channel
-    from afterturn.store.state import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class ProviderContext:
     """
 
     clock: Clock
-    store: StateStore
+    store: JobStore
     receive: Callable[[ChannelEvent, datetime], Awaitable[None]]
     aws: Any
     own_addresses: frozenset[str] = frozenset()
@@ -93,14 +92,14 @@ class ProviderConnection:
         endpoints: its webhooks, by the path below ``/hooks/``.
         fetchers: by the source of the FetchRequest that they serve.
         subscriptions: handlers of SubscriptionEvents, by their source.
-        tasks: run beside the webhooks until the process stops.
+        jobs: handlers of its jobs.
     """
 
     endpoints: Mapping[str, WebhookEndpoint] = field(default_factory=dict)
     senders: Sequence[SenderBinding] = ()
     fetchers: Mapping[str, Fetch] = field(default_factory=dict)
     subscriptions: Mapping[str, HandleSubscription] = field(default_factory=dict)
-    tasks: Sequence[BackgroundTask] = ()
+    jobs: Sequence[JobHandler] = ()
 
 
 def choose_sender(bindings: Sequence[SenderBinding], message: OutboundMessage) -> Sender | None:

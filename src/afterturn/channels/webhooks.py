@@ -91,7 +91,7 @@ class WebhookRouter:
         endpoints: by path.
         fetchers: by the source of a FetchRequest.
         subscriptions: handlers by the source of a SubscriptionEvent.
-        on_saved: called when a message was saved that may have to be answered.
+        on_job: called when a job was added.
     """
 
     ingest: Ingest
@@ -99,7 +99,7 @@ class WebhookRouter:
     endpoints: Mapping[str, WebhookEndpoint]
     fetchers: Mapping[str, Fetch] = field(default_factory=dict)
     subscriptions: Mapping[str, HandleSubscription] = field(default_factory=dict)
-    on_saved: Callable[[], None] = lambda: None
+    on_job: Callable[[], None] = lambda: None
 
     async def __call__(self, path: str, request: WebhookRequest) -> WebhookResponse:
         """The response to a request. An AfterturnError becomes an error response."""
@@ -140,6 +140,7 @@ class WebhookRouter:
         if isinstance(event, SubscriptionEvent):
             if handle := self.subscriptions.get(event.source):
                 await handle(event)
+                self.on_job()
             else:
                 telemetry.log("subscription_event", level=logging.WARNING, stage=event.source, status=event.action)
             return
@@ -150,7 +151,7 @@ class WebhookRouter:
                 raise Rejected(503, "the message cannot be fetched; complete the channel's settings")
             event = await fetch(event)
         if (await self.ingest.handle(event)).outcome == "saved":
-            self.on_saved()
+            self.on_job()
 
 
 def _report_unreadable(path: str) -> None:

@@ -40,7 +40,7 @@ from afterturn.ledger.ledger import Audit
 from afterturn.reactions.registry import Registry
 
 if TYPE_CHECKING:
-    from afterturn.channels.runner import ChannelRunner
+    from afterturn.bootstrap.channels import Channels
 
 _LINE_EVERY = 5.0
 _MOST_JOBS = 1_000
@@ -79,7 +79,7 @@ async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
             async with asyncio.TaskGroup() as group:
                 group.create_task(backbone.run(stop, bridging=bridging))
                 if answers is not None:
-                    group.create_task(answers.run(stop, poll=settings.poll.total_seconds()))
+                    group.create_task(answers.jobs.run(stop, poll=settings.poll.total_seconds()))
 
         what = "Up" if bridging else "Worker up"
         notes = [f"{what} on {place_of(settings)}: {names_of(backbone.registry)}. Ctrl-C stops."]
@@ -92,7 +92,7 @@ async def work(app: App, settings: Settings, *, bridging: bool = True) -> Exit:
 
 
 @asynccontextmanager
-async def _answers(app: App, backbone: Backbone) -> AsyncIterator[ChannelRunner | None]:
+async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Channels | None]:
     """Replies and sends for the configured channels, also if their webhooks run elsewhere."""
     settings = backbone.settings
     if not settings.has_channels:

@@ -104,7 +104,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             async def run(stop: asyncio.Event) -> None:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(backbone.run(stop, bridging=bridging))
-                    group.create_task(webhooks.run(stop, poll=settings.poll.total_seconds()))
+                    group.create_task(webhooks.jobs.run(stop, poll=settings.poll.total_seconds()))
                     group.create_task(server.serve(http, listener, stop))
 
             what = "Up" if bridging else "Up without a bridge"

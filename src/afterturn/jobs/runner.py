@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,8 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.jobs.locks import Lock, Locks
-from afterturn.store.port import JobQueue, LeasedJob, StateStore
+from afterturn.store.jobs import MAX_JOBS
+from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
 
 _DEFERRAL = timedelta(seconds=2)
 """Delay of jobs whose conversation is locked by another process. It does not count as an attempt."""
@@ -63,6 +64,8 @@ class JobHandler:
     ``concurrency``: conversations at the same time. ``leads_to``: kinds of jobs that a run may add.
     ``is_shared``: the newest of such jobs in a conversation does the work of the older ones, too, and one process at a
     time works on them.
+    ``recurring``: the jobs for the present interval; the runner adds them as time passes. ``interruptible``: when the
+    runner stops, a job that has begun is handed back instead of finished.
     """
 
     kind: str
@@ -73,6 +76,8 @@ class JobHandler:
     concurrency: int = 1
     leads_to: tuple[str, ...] = ()
     is_shared: Callable[[LeasedJob], bool] = lambda job: False
+    recurring: Callable[[datetime], Sequence[Job]] = lambda now: ()
+    interruptible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class JobRunner:
         self._wakes = {kind: asyncio.Event() for kind in self._handlers}
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._next: set[tuple[str, str]] = set()
+        self._added: dict[str, set[str]] = {}
 
     def wake(self) -> None:
         """Poll now, because jobs were added."""
@@ -169,13 +175,26 @@ class JobRunner:
                     task.add_done_callback(done)
                 if not batches:
                     await wait_for_any(stop, wake, timeout=pause)
+            if handler.interruptible:
+                for task in busy:
+                    task.cancel()
 
     async def _lease(self, handler: JobHandler, limit: int) -> list[JobBatch]:
+        await self._add_recurring(handler)
         jobs = await self._store.lease_jobs(handler.kind, now=self._clock(), lease=handler.lease, limit=limit)
         by_conversation: dict[str, list[LeasedJob]] = {}
         for job in jobs:
             by_conversation.setdefault(job.conversation_id, []).append(job)
         return [JobBatch(handler, tuple(batch)) for batch in by_conversation.values()]
+
+    async def _add_recurring(self, handler: JobHandler) -> None:
+        """Add recurring jobs that this process has not added yet; those that another one added are known."""
+        jobs = handler.recurring(self._clock())
+        added = self._added.get(handler.kind, set())
+        new = [job for job in jobs if job.key not in added]
+        for start in range(0, len(new), MAX_JOBS):
+            await self._store.add_jobs(new[start : start + MAX_JOBS])
+        self._added[handler.kind] = {job.key for job in jobs}
 
     async def _do_alone(self, handler: JobHandler, jobs: Sequence[LeasedJob]) -> None:
         """Run the jobs while this process runs no other job of the conversation and kind."""
@@ -211,6 +230,10 @@ class JobRunner:
         """False if it had been done before."""
         try:
             is_new = await handler.run(job)
+        except asyncio.CancelledError:
+            if handler.interruptible:
+                await self._defer([job])
+            raise
         except Exception as error:
             await self._retry(handler, job, error)
             return True

@@ -18,10 +18,10 @@ from tests.contract.store.factory import StoreFactory
 from tests.unit.channels.job_runners import auto_reply, combined, outbox
 from tests.unit.channels.test_ingest import sms
 
+from afterturn.bootstrap.channels import Channels
 from afterturn.channels.auto_reply import LEASE
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, Sender
 from afterturn.channels.state import ANSWER
 from afterturn.channels.webhooks import WebhookRouter
@@ -64,9 +64,9 @@ class Process:
             await self.hold.wait()
         return f"Answer {number}"
 
-    def webhooks(self) -> ChannelRunner:
+    def webhooks(self) -> Channels:
         """Jobs only, without webhooks."""
-        return ChannelRunner(
+        return Channels(
             WebhookRouter(self.ingest, self.clock, {}),
             combined(self.auto_reply, outbox(self.store, self.clock, _nobody)),
         )
@@ -138,7 +138,7 @@ class AskingContract:
         funnels = [each.webhooks() for each in processes]
         async with asyncio.timeout(240), asyncio.TaskGroup() as group:
             for webhooks in funnels:
-                group.create_task(webhooks.run(stop, poll=0.02))
+                group.create_task(webhooks.jobs.run(stop, poll=0.02))
             for number in range(8):
                 clock.advance(timedelta(milliseconds=300))
                 await processes[number % 2].ingest.handle(sms(number, f"m{number}", at=clock()))

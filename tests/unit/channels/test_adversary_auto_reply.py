@@ -14,8 +14,8 @@ from tests.unit.channels.job_runners import auto_reply, combined, outbox
 from tests.unit.channels.test_ingest import ChannelRig, rig, sms
 from tests.unit.channels.test_outbox import Provider
 
+from afterturn.bootstrap.channels import Channels
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.runner import ChannelRunner
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.state import ANSWER
 from afterturn.channels.types import Thread
@@ -27,14 +27,14 @@ __all__ = ["rig"]
 
 
 @asynccontextmanager
-async def running(rig: ChannelRig, provider: Provider, state: Any = None) -> AsyncIterator[ChannelRunner]:
+async def running(rig: ChannelRig, provider: Provider, state: Any = None) -> AsyncIterator[Channels]:
     store = rig.backbone.store
     replies = auto_reply(rig.backbone, state or store, store, rig.clock, responder=rig.responder)
     rig.clock.advance(timedelta(minutes=1))
     router = WebhookRouter(rig.ingest, rig.clock, {})
-    webhooks = ChannelRunner(router, combined(replies, outbox(store, rig.clock, lambda message: provider)))
+    webhooks = Channels(router, combined(replies, outbox(store, rig.clock, lambda message: provider)))
     stop = asyncio.Event()
-    task = asyncio.create_task(webhooks.run(stop, poll=0.01))
+    task = asyncio.create_task(webhooks.jobs.run(stop, poll=0.01))
     try:
         yield webhooks
     finally:
@@ -257,7 +257,7 @@ async def test_who_dies_while_sending_keeps_from_others_that_one_message_alone(r
     store = rig.backbone.store
     sending = outbox(store, rig.clock, lambda message: Provider(acts=[hang]))
     dying = asyncio.create_task(
-        ChannelRunner(WebhookRouter(rig.ingest, rig.clock, {}), combined(rig.auto_reply, sending)).run(
+        Channels(WebhookRouter(rig.ingest, rig.clock, {}), combined(rig.auto_reply, sending)).jobs.run(
             asyncio.Event(), poll=0.01
         )
     )

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.channels.test_ingest import NOW, ChannelRig, rig
 
 from afterturn.channels.email.message import MailReceipt, read_mail
-from afterturn.channels.outlook.webhook import parse_fetched
+from afterturn.channels.outlook.fetch import parse_fetched
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import Route
 from afterturn.channels.types import InboundMessage, SuppressReason

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from afterturn.channels.outlook import send as outlook
+from afterturn.channels.outlook import graph
+from afterturn.channels.outlook.send import GraphSender
 from afterturn.channels.sending import (
     ProviderErrors,
     Reason,
@@ -22,7 +23,7 @@ from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.twilio import send as twilio
 from afterturn.errors import AfterturnError
 
-SENDERS: tuple[type[Sender], ...] = (twilio.TwilioSender, TelegramSender, ses.SesSender, outlook.GraphSender)
+SENDERS: tuple[type[Sender], ...] = (twilio.TwilioSender, TelegramSender, ses.SesSender, GraphSender)
 """That each is one, the type checker says."""
 
 
@@ -41,7 +42,7 @@ def test_the_reasons_are_labels() -> None:
     assert all(reason.value.replace("-", "").isalpha() and reason.value.islower() for reason in Reason)
 
 
-@pytest.mark.parametrize("problems", [twilio.ERRORS, ses.ERRORS, outlook.ERRORS])
+@pytest.mark.parametrize("problems", [twilio.ERRORS, ses.ERRORS, graph.ERRORS])
 def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: ProviderErrors) -> None:
     passing = {Reason.THROTTLED, Reason.UNAVAILABLE, Reason.UNREACHABLE, Reason.CONFIGURATION}
     uncertain = {Reason.ANSWER_LOST, Reason.ANSWER_UNREADABLE}

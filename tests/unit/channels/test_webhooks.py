@@ -16,7 +16,7 @@ from tests.unit.channels.sns_rig import TOPIC, posted, signed
 from tests.unit.channels.test_ingest import ChannelRig, opened
 from tests.unit.channels.voice.test_signatures import retell_signed, token
 
-from afterturn.channels.outlook import webhook as outlook_webhook
+from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.ses import webhook as ses_webhook
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent, WebhookRequest
 from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter
@@ -63,7 +63,7 @@ class Front:
         return ses_webhook.parse_fetched(asked, sample("email-raw/iphone.eml"), now=NOW)
 
     async def from_graph(self, asked: FetchRequest) -> ChannelEvent:
-        return outlook_webhook.parse_fetched(
+        return outlook_fetch.parse_fetched(
             json.loads(sample("graph/message-get-response.json")), now=NOW, accounts=("a@b.example",)
         )
 

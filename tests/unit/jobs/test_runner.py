@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +172,34 @@ async def test_a_store_that_is_out_for_a_while_stops_no_runner(rig: Rig, monkeyp
     async with asyncio.timeout(60):
         await rig.runner(run).run(stop, poll=0.001)
     assert (rig.done, await rig.left()) == (["a"], [])
+
+
+async def test_recurring_jobs_are_added_once_for_each_interval_whatever_process_runs_them(rig: Rig) -> None:
+    def recurring(now: datetime) -> list[Job]:
+        keys = [f"{number} {now:%H:%M}" for number in range(5)]
+        return [Job(kind="work", key=key, conversation_id=key, due_at=now) for key in keys]
+
+    first, second = rig.runner(recurring=recurring), rig.runner(recurring=recurring)
+    assert [await runner.once() for runner in (first, second, first)] == [5, 0, 0]
+    rig.clock.advance(timedelta(minutes=1))
+    assert [await runner.once() for runner in (second, first)] == [5, 0]
+
+
+async def test_an_interruptible_job_is_handed_back_when_the_runner_stops(rig: Rig) -> None:
+    stop, began = asyncio.Event(), asyncio.Event()
+
+    async def hang(job: LeasedJob) -> bool:
+        began.set()
+        await asyncio.Event().wait()
+        return True
+
+    await rig.add("a")
+    runner = rig.runner(hang, interruptible=True, is_shared=lambda job: True)
+    running = asyncio.create_task(runner.run(stop, poll=0.01))
+    await began.wait()
+    stop.set()
+    await running
+    rig.clock.advance(timedelta(seconds=2))
+    await rig.runner(is_shared=lambda job: True).once()
+    assert rig.done == ["a"]
+    assert await rig.left() == []

@@ -36,6 +36,6 @@ PROVIDER = Provider(
     name="outlook",
     settings=OutlookSettings,
     opened_by="graph_client_state",
-    module="afterturn.channels.outlook.connection",
+    module="afterturn.channels.outlook.webhook",
     mailboxes="graph_mailboxes",
 )

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
-from afterturn.channels.http_client import HttpResponse, json_body, send_repeatable
-from afterturn.channels.outlook.graph import GraphClient
-from afterturn.channels.outlook.send import graph_failure
+from afterturn.channels.http_client import HttpResponse, json_body
+from afterturn.channels.outlook.graph import GraphClient, error_code
 from afterturn.channels.sanitize import clean_string, get_path
-from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
+from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, TryLater
 from afterturn.clock import parse_time
 from afterturn.ids import legal_id
 
@@ -24,7 +23,6 @@ LIFETIME = timedelta(hours=70)
 PAGE = 500
 MAX_PAGE_BYTES = 4 * 2**20
 
-IMMUTABLE = {"prefer": 'IdType="ImmutableId"'}
 _GONE = (404, 410)
 _COLUMNS = "id,receivedDateTime,internetMessageId,isDraft"
 
@@ -56,12 +54,12 @@ class MailPage:
 class GraphMailboxes:
     """Raises TryLater for what cannot be done now, whatever the reason: somebody may put it right."""
 
-    def __init__(self, access: GraphClient) -> None:
-        self._access = access
+    def __init__(self, graph: GraphClient) -> None:
+        self._graph = graph
 
     async def subscribe(self, mailbox: str, *, url: str, client_state: str) -> Subscription:
         """Be told of new mail, and of the subscription's own trouble, at ``url``; Graph calls it before it answers."""
-        until = self._access.clock() + LIFETIME
+        until = self._graph.clock() + LIFETIME
         body = {
             "changeType": "created",
             "notificationUrl": url,
@@ -70,25 +68,25 @@ class GraphMailboxes:
             "expirationDateTime": _time(until),
             "clientState": client_state,
         }
-        answer = await self._called("POST", "subscriptions", body)
-        if answer.status != 201:
-            raise self._failed(answer)
-        return _subscription(answer, until)
+        response = await self._call("POST", "subscriptions", body)
+        if response.status != 201:
+            raise self._failure(response)
+        return _subscription(response, until)
 
     async def renew(self, subscription: str) -> Subscription | None:
         """Prolong it, which also shows Graph that we still may; None where it is no more."""
-        until = self._access.clock() + LIFETIME
-        answer = await self._called("PATCH", _path(subscription), {"expirationDateTime": _time(until)})
-        if answer.status in _GONE:
+        until = self._graph.clock() + LIFETIME
+        response = await self._call("PATCH", _path(subscription), {"expirationDateTime": _time(until)})
+        if response.status in _GONE:
             return None
-        if answer.status != 200:
-            raise self._failed(answer)
-        return _subscription(answer, until)
+        if response.status != 200:
+            raise self._failure(response)
+        return _subscription(response, until)
 
     async def unsubscribe(self, subscription: str) -> None:
-        answer = await self._called("DELETE", _path(subscription))
-        if answer.status not in (204, *_GONE):
-            raise self._failed(answer)
+        response = await self._call("DELETE", _path(subscription))
+        if response.status not in (204, *_GONE):
+            raise self._failure(response)
 
     async def received(self, mailbox: str, since: datetime) -> MailPage:
         """The first mails from ``since`` on, by the time of receipt, oldest first, whatever their folder.
@@ -106,36 +104,25 @@ class GraphMailboxes:
             quote_via=quote,
             safe="$,:",
         )
-        answer = await self._called("GET", f"users/{quote(mailbox, safe='@')}/messages?{query}")
-        if answer.status != 200:
-            raise self._failed(answer)
-        body = answer.json()
+        response = await self._call("GET", f"users/{quote(mailbox, safe='@')}/messages?{query}")
+        if response.status != 200:
+            raise self._failure(response)
+        body = response.json()
         listed = body.get("value")
         if not isinstance(listed, list):
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
         mails = [entry for item in listed if (entry := _received(item)) is not None]
         return MailPage(mails, bool(body.get("@odata.nextLink")))
 
-    async def _called(self, method: str, path: str, body: Mapping[str, object] | None = None) -> HttpResponse:
-        url = f"{self._access.url}{path}"
+    async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> HttpResponse:
+        data = b"" if body is None else json_body(body)
+        return await self._graph.call(method, path, body=data, max_bytes=MAX_PAGE_BYTES)
 
-        async def call(who: Mapping[str, str]) -> HttpResponse:
-            headers = {**who, **IMMUTABLE, **({} if body is None else {"content-type": "application/json"})}
-            data = b"" if body is None else json_body(body)
-            return await send_repeatable(
-                self._access.http, "graph", method, url, headers, data, max_bytes=MAX_PAGE_BYTES
-            )
-
-        return await self._access.call(call)
-
-    def _failed(self, answer: HttpResponse) -> SendFailed:
-        failure = graph_failure(answer, self._access)
-        if isinstance(failure, TryLater):
-            return failure
+    def _failure(self, response: HttpResponse) -> TryLater:
+        failure = self._graph.failure_of(response)
         if failure is None:  # such as a notificationUrl that Graph cannot reach
-            code = clean_string(get_path(answer.json(), "error", "code"))[:60] or str(answer.status)
-            return TryLater("graph", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-        return TryLater("graph", Reason.UNAVAILABLE, failure.code)
+            return TryLater("graph", Reason.CONFIGURATION, error_code(response), after=CONFIGURATION_PAUSE)
+        return failure if isinstance(failure, TryLater) else TryLater("graph", Reason.UNAVAILABLE, failure.code)
 
 
 def _path(subscription: str) -> str:
@@ -147,8 +134,8 @@ def _time(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _subscription(answer: HttpResponse, until: datetime) -> Subscription:
-    body = answer.json()
+def _subscription(response: HttpResponse, until: datetime) -> Subscription:
+    body = response.json()
     name = body.get("id")
     if not isinstance(name, str) or not name:
         raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")

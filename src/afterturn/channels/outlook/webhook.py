@@ -1,23 +1,25 @@
 """Microsoft Graph change notifications for Outlook mail.
 
 https://learn.microsoft.com/graph/change-notifications-overview. A notification only names a message: :func:`parse`
-returns a FetchRequest and :func:`parse_fetched` parses the response. The message id is its ``internetMessageId``, which
-stays the same when the message moves to another folder and its Graph id changes.
+returns a FetchRequest, which :class:`~afterturn.channels.outlook.fetch.GraphFetcher` serves.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from datetime import datetime
-from email.message import Message as MailMessage
-from urllib.parse import parse_qsl, quote, urlsplit
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl, urlsplit
 
-from afterturn.channels.email.addresses import normalise_address
-from afterturn.channels.email.message import MailReceipt, ReceivedMail, inbound_message, received_time
-from afterturn.channels.email.reader import PARSE_ERRORS, html_to_text, message_ids, parse_date, raw_header
-from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
-from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, secrets_equal
+from afterturn.channels.http_client import open_http
+from afterturn.channels.outlook import OutlookSettings
+from afterturn.channels.outlook.fetch import EXPAND, SELECT, GraphFetcher
+from afterturn.channels.outlook.graph import GraphClient
+from afterturn.channels.outlook.mailbox import GraphMailboxes
+from afterturn.channels.outlook.send import GraphSender
+from afterturn.channels.outlook.subscriptions import GraphSubscriptions
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
+from afterturn.channels.sanitize import clean_line, clean_string, get_path, json_object, public_url, secrets_equal
 from afterturn.channels.types import (
     ChannelEvent,
     FetchRequest,
@@ -25,35 +27,110 @@ from afterturn.channels.types import (
     ImmediateResponse,
     Rejected,
     SubscriptionEvent,
-    SuppressReason,
     WebhookRequest,
 )
-from afterturn.clock import parse_time
-from afterturn.ids import digest
+from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookEndpoint, WebhookResponse
+from afterturn.errors import ConfigError
+from afterturn.model import Channel
 
 MAX_BODY_BYTES = 2 * 2**20
 MAX_TOKEN_CHARS = 4096
-MAX_HEADERS = 10_000
-MAX_RESULTS_CHARS = 4_000
-MAX_RECIPIENTS = 500
-MAX_FILES = 500
-MAX_HTML_CHARS = 4_000_000
+MAX_CLIENT_STATE = 128
 
-SELECT = (
-    "subject,body,uniqueBody,bodyPreview,from,sender,replyTo,toRecipients,ccRecipients,receivedDateTime,sentDateTime,"
-    "internetMessageId,internetMessageHeaders,conversationId,isDraft,hasAttachments"
-)
-"""What has to be asked for: Graph leaves out ``uniqueBody`` and the headers unless they are named."""
-EXPAND = "attachments($select=id,name,contentType)"
 
+_MAILBOX = re.compile(r"[^\s@/\\'()?#%]{1,64}@[^\s@/\\'()?#%]{1,255}\Z")
 _RESOURCE = re.compile(r"(?:users|me|groups)(?:\([^()/?#%\\\s]{1,300}\))?(?:/[^/?#%\\\s]{1,600}){1,6}", re.I)
-_DMARC_FAILED = re.compile(r"(?<![\w.-])dmarc=fail\b")
 _LIFECYCLE = {
     "reauthorizationRequired": "reauthorize",
     "subscriptionRemoved": "recreate",
     "missed": "resynchronize",
 }
-_READ_HEADERS = {name.lower() for name in (*READ_HEADERS, "References", "In-Reply-To")}
+
+
+def endpoints(settings: OutlookSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
+    if settings.graph_client_state is None:
+        return {}
+    states = (settings.graph_client_state.get_secret_value(),)
+    return {
+        "graph": WebhookEndpoint(
+            verify=lambda request, now: verify(request, client_states=states),
+            parse=lambda request, now: parse(request, client_states=states),
+            response=WebhookResponse(202),
+        )
+    }
+
+
+@asynccontextmanager
+async def connect(settings: OutlookSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
+    _check_mailboxes(settings, context)
+    if not (settings.graph_tenant and settings.graph_client_id and settings.graph_client_secret):
+        yield ProviderConnection(endpoints(settings, context))
+        return
+    async with open_http() as http:
+        graph = GraphClient(
+            http,
+            tenant=settings.graph_tenant,
+            client_id=settings.graph_client_id,
+            client_secret=settings.graph_client_secret,
+            clock=context.clock,
+            api=settings.graph_api,
+            login=settings.graph_login,
+        )
+        sender = GraphSender(graph)
+        if not settings.graph_mailboxes or settings.graph_client_state is None:
+            fetcher = GraphFetcher(graph, own_addresses=context.own_addresses)
+            senders = [SenderBinding(Channel.EMAIL, sender)]
+            yield ProviderConnection(endpoints(settings, context), senders, {"graph": fetcher.fetch})
+            return
+        mailboxes = [name.lower() for name in settings.graph_mailboxes]
+        subscriptions = GraphSubscriptions(
+            GraphMailboxes(graph),
+            context.store,
+            context.clock,
+            mailboxes=mailboxes,
+            url=public_url(str(context.public_url), f"{WEBHOOKS_PATH}/graph"),
+            client_state=settings.graph_client_state.get_secret_value(),
+            receive=context.receive,
+        )
+        fetcher = GraphFetcher(
+            graph,
+            own_addresses=context.own_addresses,
+            accounts={name: name for name in mailboxes},
+            mailbox_of=subscriptions.mailbox_of,
+        )
+        yield ProviderConnection(
+            endpoints(settings, context),
+            [SenderBinding(Channel.EMAIL, sender, frozenset(mailboxes))],
+            {"graph": fetcher.fetch},
+            {"graph": subscriptions.handle},
+            [subscriptions.handler],
+        )
+
+
+def _check_mailboxes(settings: OutlookSettings, context: ProviderContext) -> None:
+    """Raises ConfigError if mailboxes are set, and they or the settings that they need are invalid."""
+    if not settings.graph_mailboxes:
+        return
+    for name in ("graph_tenant", "graph_client_id", "graph_client_secret", "graph_client_state"):
+        if not getattr(settings, name):
+            raise _missing(name)
+    if context.public_url is None:
+        raise _missing("public_url")
+    if not context.public_url.startswith("https://"):
+        raise ConfigError("AFTERTURN_PUBLIC_URL: Microsoft Graph calls only https URLs; set one")
+    if settings.graph_client_state is not None and len(settings.graph_client_state) > MAX_CLIENT_STATE:
+        raise ConfigError(
+            f"AFTERTURN_GRAPH_CLIENT_STATE: is too long; Graph takes at most {MAX_CLIENT_STATE} characters; shorten it"
+        )
+    for name in settings.graph_mailboxes:
+        if not _MAILBOX.match(name.lower()):
+            raise ConfigError(
+                f"AFTERTURN_GRAPH_MAILBOXES: {name!r} is not a mail address; write it like office@example.com"
+            )
+
+
+def _missing(name: str) -> ConfigError:
+    return ConfigError(f"AFTERTURN_GRAPH_MAILBOXES: needs AFTERTURN_{name.upper()}; set it, or remove the mailboxes")
 
 
 def verify(request: WebhookRequest, *, client_states: Collection[str]) -> None:
@@ -77,33 +154,6 @@ def parse(request: WebhookRequest, *, client_states: Collection[str]) -> tuple[C
         return (ImmediateResponse(200, token),)
     events = (_event(notification, client_states) for notification in _notifications(request))
     return tuple(_without_repeats(events))
-
-
-def parse_fetched(
-    message: object, *, now: datetime, accounts: tuple[str, ...] = (), own_addresses: Collection[str] = frozenset()
-) -> ChannelEvent:
-    """The message that :func:`parse` requested, as the JSON that Graph answered. Raises MissingExtra and nothing else.
-
-    ``accounts``: the mailbox that was read; ``own_addresses``: addresses of ours, or domains as ``@example.com``.
-    """
-    if not isinstance(message, dict) or not message.get("id"):
-        return Ignored("message-gone" if get_path(message, "error") else "not-a-message")
-    if message.get("isDraft") is True:
-        return Ignored("draft")
-    ours = tuple(account.lower() for account in accounts)
-    mail = _written(message)
-    receipt = MailReceipt(
-        at=received_time(message.get("receivedDateTime"), now),
-        accounts=ours,
-        own_addresses=frozenset(own_addresses),
-        # With neither a name nor content there is only the id that it has in this folder.
-        mail_id=None if mail.sender or mail.text else f"graph-{clean_line(message['id'])}",
-        extra={"dmarc": "FAIL"} if _is_disowned(message.get("internetMessageHeaders")) else {},
-    )
-    event = inbound_message(mail, receipt)
-    if event.suppress is SuppressReason.OWN and "direction" in event.extra and mail.headers.get(OWN_HEADER.lower()):
-        return Ignored("own-message")
-    return event
 
 
 def _token(request: WebhookRequest) -> str | None:
@@ -167,93 +217,3 @@ def _without_repeats(events: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
                 continue
             seen.add(name)
         yield event
-
-
-def _written(message: dict[str, object]) -> ReceivedMail:
-    carried = _headers(message.get("internetMessageHeaders"))
-    sent = clean_string(message.get("sentDateTime"))
-    sender = _address(message.get("from")) or _address(message.get("sender"))
-    subject = clean_string(message.get("subject"))
-    text = _body(message.get("body")) or clean_string(message.get("bodyPreview"))
-    message_id = clean_string(message.get("internetMessageId")).strip().removeprefix("<").removesuffix(">")
-    fingerprint = digest(sender, subject, sent, text)
-    group = clean_line(message.get("conversationId"))
-    new = _body(message.get("uniqueBody"))
-    return ReceivedMail(
-        message_id=message_id,
-        sender=sender,
-        recipients=(*_addresses(message.get("toRecipients")), *_addresses(message.get("ccRecipients"))),
-        subject=subject,
-        text=text,
-        fingerprint=fingerprint,
-        sent_at=parse_date(raw_header(carried, "Date")) or _sent_at(sent),
-        reply_to="".join(_addresses(message.get("replyTo"))[:1]),
-        references=(*message_ids(carried, "References"), *message_ids(carried, "In-Reply-To")),
-        attachments=_attachments(message, message_id or f"sha256-{fingerprint}"),
-        headers={name: raw_header(carried, name) for name in _READ_HEADERS},
-        new_text=new or None,
-        group=f"graph-{group}" if group else None,
-    )
-
-
-def _headers(listed: object) -> MailMessage:
-    """As if they stood in a mail, so that they are read as a mail's."""
-    mail = MailMessage()
-    for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
-        name, value = clean_string(get_path(item, "name")), clean_string(get_path(item, "value"))
-        if name.lower() in _READ_HEADERS or name.lower() == "date":
-            mail[name] = value
-    return mail
-
-
-def _is_disowned(listed: object) -> bool:
-    """Whether the sender's domain disowns a mail, according to Exchange.
-
-    Exchange's header is the first one; those below may be the sender's.
-    """
-    for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
-        if clean_string(get_path(item, "name")).lower() == "authentication-results":
-            results = clean_string(get_path(item, "value"))[:MAX_RESULTS_CHARS].lower()
-            return bool(_DMARC_FAILED.search(results)) and "compauth=pass" not in results
-    return False
-
-
-def _sent_at(sent: str) -> datetime | None:
-    try:
-        return parse_time(sent)
-    except ValueError:
-        return None
-
-
-def _body(body: object) -> str:
-    text = clean_string(get_path(body, "content"))
-    if str(get_path(body, "contentType")).lower() != "html":
-        return text.replace("\r\n", "\n").replace("\r", "\n").strip()
-    try:
-        return html_to_text(text[:MAX_HTML_CHARS])
-    except PARSE_ERRORS:
-        return text
-
-
-def _address(party: object) -> str:
-    return normalise_address(clean_line(get_path(party, "emailAddress", "address")))
-
-
-def _addresses(parties: object) -> list[str]:
-    listed = parties[:MAX_RECIPIENTS] if isinstance(parties, list) else []
-    return [address for address in map(_address, listed) if address]
-
-
-def _attachments(message: dict[str, object], message_id: str) -> list[dict[str, str]]:
-    url = f"mid:{quote(message_id, safe='@')}"[:4000]
-    listed = message.get("attachments")
-    if isinstance(listed, list) and listed:
-        return [
-            {
-                "url": f"{url}/{number}"[:4000],
-                "mediaType": clean_string(get_path(item, "contentType")),
-                "name": clean_string(get_path(item, "name")),
-            }
-            for number, item in enumerate(listed[:MAX_FILES], 1)
-        ]
-    return [{"url": url, "name": "attachments"}] if message.get("hasAttachments") is True else []

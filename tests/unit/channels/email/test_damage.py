@@ -16,6 +16,7 @@ from tests.unit.channels.mutations_mail import mutate_mail
 
 from afterturn.channels.email.message import read_mail
 from afterturn.channels.email.quoting import strip_quotes
+from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.outlook import webhook as outlook_webhook
 from afterturn.channels.ses import webhook as ses_webhook
 from afterturn.channels.types import ChannelEvent, InboundMessage, Rejected
@@ -86,7 +87,7 @@ def test_a_damaged_notification_is_refused_or_arrives(path: Path) -> None:
             answer = json.loads(damaged)
         except (ValueError, RecursionError):
             continue
-        _survives(what, outlook_webhook.parse_fetched, answer, now=NOW)
+        _survives(what, outlook_fetch.parse_fetched, answer, now=NOW)
 
 
 @here

@@ -19,8 +19,7 @@ from tests.unit.channels.sending.rig import Call, Told, serving, told
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
-from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.runner import ChannelRunner
+from afterturn.bootstrap.channels import Channels, open_channels
 from afterturn.channels.webhooks import WebhookResponse
 from afterturn.clock import parse_time
 from afterturn.testing import ManualClock
@@ -152,13 +151,13 @@ class OutlookRig:
     exchange: Exchange
     backbone: Backbone
     clock: ManualClock
-    webhooks: ChannelRunner
+    webhooks: Channels
     given: dict[str, Any] = field(default_factory=dict)
 
     async def keep(self, after: timedelta = timedelta(0)) -> None:
         self.clock.advance(after)
-        [task] = self.webhooks.tasks
-        await task.once()
+        while await self.webhooks.jobs.once():
+            pass
 
     async def told(self, *notifications: Mapping[str, Any]) -> WebhookResponse:
         value = [{"clientState": STATE, **one} for one in notifications]
@@ -196,7 +195,8 @@ async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: A
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    monkeypatch.setattr("afterturn.channels.outlook.subscriptions.STARTUP_DELAY", timedelta(0))
     return ManualClock(NOW)
 
 

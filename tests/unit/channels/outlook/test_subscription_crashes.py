@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,9 @@ from tests.unit.channels.outlook.graph_server import (
 from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
-from afterturn.channels.outlook.polling import POLL_INTERVAL, RENEW_BELOW, MailboxState, actions_due
+from afterturn.channels.outlook.subscriptions import POLL_INTERVAL, RENEW_BELOW, MailboxState, actions_due
 from afterturn.errors import StoreBusy
+from afterturn.store.port import Job, LeasedJob
 from afterturn.store.state import StateRecord, dump_state, load_state
 from afterturn.testing import ManualClock
 
@@ -42,13 +45,23 @@ class Dying:
         self._written = written
 
     async def put(self, record: StateRecord) -> bool:
+        written: bool = await self._write(self._store.put, record)
+        return written
+
+    async def add_jobs(self, jobs: Sequence[Job]) -> None:
+        await self._write(self._store.add_jobs, jobs)
+
+    async def complete(self, job: LeasedJob) -> bool:
+        completed: bool = await self._write(self._store.complete, job)
+        return completed
+
+    async def _write(self, write: Callable[[Any], Awaitable[Any]], value: Any) -> Any:
         self.left -= 1
         if self.left == 0 and self._written:
-            await self._store.put(record)
+            await write(value)
         if self.left <= 0:
             raise StoreBusy("out")
-        written: bool = await self._store.put(record)
-        return written
+        return await write(value)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -70,10 +83,9 @@ async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes
         store: Any = Dying(backbone.store, last, written=written)
         async with open_channels(backbone, store, settings, clock) as webhooks:
             dying = OutlookRig(exchange, backbone, clock, webhooks)
-            try:
+            with contextlib.suppress(StoreBusy):
                 await dying.keep()
-            except StoreBusy:
-                clock.advance(11 * MINUTE)
+            clock.advance(11 * MINUTE)
     async with office(tmp_path, exchange, clock) as rig:
         exchange.deliver(2, clock())
         for _ in range(3):

@@ -34,6 +34,7 @@ from afterturn import App
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.outlook.mailbox import LIFETIME
+from afterturn.channels.outlook.subscriptions import UPDATE_MAILBOX
 from afterturn.channels.state import Route
 from afterturn.clock import parse_time
 from afterturn.errors import ConfigError
@@ -141,7 +142,7 @@ async def test_what_graph_wants_done_is_done_once_and_no_mail_is_lost_by_it(
         clock.advance(2 * MINUTE)
         for _ in range(2):
             assert (await rig.told(lifecycle(event))).status == 202
-        assert rig.webhooks.tasks[0].requested.is_set()
+        assert await rig.backbone.store.waiting_jobs(UPDATE_MAILBOX, limit=9)
         if not dies:
             await rig.keep()
     async with office(tmp_path, exchange, clock) as rig:
@@ -282,10 +283,9 @@ async def test_of_two_processes_one_cares_for_a_mailbox(tmp_path: Path, exchange
     assert len(exchange.made("POST")) == 1
 
 
-async def test_a_running_channel_runner_renews_automatically(rig: OutlookRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("afterturn.channels.runner.STARTUP_DELAY_S", 0.0)
+async def test_a_running_channel_runner_renews_automatically(rig: OutlookRig) -> None:
     stop = asyncio.Event()
-    running = asyncio.create_task(rig.webhooks.run(stop, poll=0.01))
+    running = asyncio.create_task(rig.webhooks.jobs.run(stop, poll=0.01))
     try:
         # It is looked through once the subscription is made and written down.
         await _until(lambda: any(call.method == "GET" for call in rig.exchange.calls))
@@ -298,22 +298,21 @@ async def test_a_running_channel_runner_renews_automatically(rig: OutlookRig, mo
 
 
 async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
-    tmp_path: Path, exchange: Exchange, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
-    monkeypatch.setattr("afterturn.channels.runner.STARTUP_DELAY_S", 0.0)
     async with office(tmp_path, exchange, clock) as rig:
         await rig.keep()
         exchange.deliver(1, NOW + MINUTE)
         clock.advance(HOUR)
         exchange.next = [Fault.SILENT]
         calls, stop = len(exchange.calls), asyncio.Event()
-        running = asyncio.create_task(rig.webhooks.run(stop, poll=0.01))
+        running = asyncio.create_task(rig.webhooks.jobs.run(stop, poll=0.01))
         await _until(lambda: len(exchange.calls) > calls)
         stop.set()
         async with asyncio.timeout(240):
             await running
     async with office(tmp_path, exchange, clock) as rig:
-        await rig.keep()
+        await rig.keep(MINUTE)
         assert await rig.texts() == ["I am mail 1."], "what it had was given back"
 
 

@@ -11,7 +11,8 @@ from tests.unit.channels.channels import NOW, SAMPLES, here, json_request, reque
 from tests.unit.channels.mails import assert_fits
 
 from afterturn.channels.email.suppression import OWN_HEADER
-from afterturn.channels.outlook.webhook import MAX_BODY_BYTES, MAX_TOKEN_CHARS, parse, parse_fetched, verify
+from afterturn.channels.outlook.fetch import parse_fetched
+from afterturn.channels.outlook.webhook import MAX_BODY_BYTES, MAX_TOKEN_CHARS, parse, verify
 from afterturn.channels.types import (
     ChannelEvent,
     FetchRequest,

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from tests.unit.channels.sending.rig import NOW, Call, Provider, Told, told
 
 from afterturn.channels.http_client import HttpClient
+from afterturn.channels.outlook.fetch import EXPAND, SELECT
 from afterturn.channels.outlook.graph import GraphClient
-from afterturn.channels.outlook.webhook import EXPAND, SELECT
 
 TENANT, CLIENT, SECRET = "84bd8158-6d4d-4958-8b9f-9d6445542f95", "client-1", "very-secret~value"
 MAILBOX = "office@homes.example"
