@@ -87,9 +87,9 @@ class TestIndex:
         assert await TableIndexes(account, DEV, QUICK).add(RECENCY) is IndexAction.NOTHING
         assert building.updates == 1
 
-        before = await verify(table, await of(table, RECENCY), looks=SOON)
+        before = await verify(table, await of(table, RECENCY), rechecks=SOON)
         unkeyed = {f"old-{number:05}" for number in range(CONVERSATIONS) if number % 3}
-        assert {one.name for one in before.differences} == unkeyed
+        assert {each.name for each in before.differences} == unkeyed
 
         writers = Writers(store, [f"old-{number:05}" for number in range(CONVERSATIONS)], seed=3)
         writing = asyncio.create_task(writers.run())
@@ -107,10 +107,10 @@ class TestIndex:
         assert {one["id"] for one in done.json["problems"]} == BROKEN.keys()
         assert await table.get(keys.operation(f"backfill {RECENCY.name}")) is None
 
-        verdict = await verify(table, await of(table, RECENCY), looks=SOON)
-        assert verdict.clean, verdict.differences
-        assert {one.name for one in verdict.problems} == BROKEN.keys()
-        assert verdict.indexed == verdict.rows - len(BROKEN)
+        report = await verify(table, await of(table, RECENCY), rechecks=SOON)
+        assert report.clean, report.differences
+        assert {each.name for each in report.problems} == BROKEN.keys()
+        assert report.indexed == report.rows - len(BROKEN)
         await self.nothing_was_undone(client, writers, set(gone))
         rows = await rows_of(client)
         assert await read_all(store) == rows.keys() - BROKEN.keys()
@@ -237,7 +237,7 @@ class TestBackfill:
         target = await of(table, index)
         await backfill(table, target, BackfillOptions(write=True, page=25))
         assert (await backfill(table, target, BackfillOptions(write=True))).stamped == 0
-        assert (await verify(table, target, looks=SOON)).clean
+        assert (await verify(table, target, rechecks=SOON)).clean
         assert trouble.seen["lost"]
 
     async def test_a_change_of_layout_meanwhile_stops_it(self, account: Account, client: Any) -> None:
@@ -274,7 +274,7 @@ class TestStopping:
         assert b"Traceback" not in err
         done = await asyncio.to_thread(run, *words, env=credentials(access))
         assert (done.code, done.json["resumed"], done.json["rows"]) == (0, True, 150)
-        assert (await verify(table, await of(table, RECENCY), looks=SOON)).clean
+        assert (await verify(table, await of(table, RECENCY), rechecks=SOON)).clean
 
 
 class TestVerify:
@@ -286,14 +286,14 @@ class TestVerify:
         del items[7]["GSI5SK"]
         stray = {**old_row(8, keyed=True), "SK": {"S": "NOTE"}}
         await fill(client, [*items, stray])
-        verdict = await verify(table, await of(table, RECENCY), page=2, looks=SOON)
-        assert (verdict.rows, verdict.wanted, verdict.indexed) == (8, 8, 6)
-        assert {one.name: one.drift for one in verdict.differences} == {
+        report = await verify(table, await of(table, RECENCY), page=2, rechecks=SOON)
+        assert (report.rows, report.expected, report.indexed) == (8, 8, 6)
+        assert {each.name: each.drift for each in report.differences} == {
             "old-00001": Drift.MISPLACED,
             "old-00007": Drift.MISSING,
             "old-00008": Drift.STRAY,
         }
-        assert not verdict.clean
+        assert not report.clean
 
     async def test_an_index_that_is_missing_is_named(self, account: Account, client: Any, access: Access) -> None:  # noqa: F811
         await make_table(account, RECENCY)
@@ -314,11 +314,11 @@ class TestVerify:
             if len(pauses) == 3:
                 trouble.lagging.clear()
 
-        verdict = await verify(table, await of(table, RECENCY), looks=Rechecks((0, 1, 2, 4), catch_up))
-        assert verdict.clean
+        report = await verify(table, await of(table, RECENCY), rechecks=Rechecks((0, 1, 2, 4), catch_up))
+        assert report.clean
         assert pauses == [0, 1, 2]
         trouble.lagging.add(keys.conversation("old-00003"))
-        assert not (await verify(table, await of(table, RECENCY), looks=Rechecks((0, 1), catch_up))).clean
+        assert not (await verify(table, await of(table, RECENCY), rechecks=Rechecks((0, 1), catch_up))).clean
 
     async def test_drift_exits_3_with_json_alone_on_stdout(self, account: Account, client: Any, access: Access) -> None:  # noqa: F811
         await make_table(account)

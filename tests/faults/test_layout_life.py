@@ -36,7 +36,8 @@ from afterturn.aws.table import RECENCY, RECENCY_B
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, layout_change
 from afterturn.store.dynamodb.backfill import BackfillOptions, Tally, layout
-from afterturn.store.dynamodb.layout_change import LayoutChange, LayoutChangePlan, LayoutIncomplete, Stage, read_layout
+from afterturn.store.dynamodb.layout import Layout
+from afterturn.store.dynamodb.layout_change import LayoutChange, LayoutChangeOptions, LayoutIncomplete, Stage
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
@@ -86,10 +87,12 @@ class TestLayoutChange:
     async def change_with_cuts(
         self, table: Table, indexes: TableIndexes, wanted: str, chance: random.Random, stages: list[Stage]
     ) -> None:
-        manner = LayoutChangePlan(drain=timedelta(seconds=1), way=BackfillOptions(write=True, page=200), looks=SOON)
+        options = LayoutChangeOptions(
+            drain=timedelta(seconds=1), backfill=BackfillOptions(write=True, page=200), rechecks=SOON
+        )
         for cut in range(1_000):
-            change = LayoutChange(table, indexes, manner, told=lambda state, doing: stages.append(state.stage))
-            working = asyncio.create_task(change.carry_out(read_layout(wanted)))
+            change = LayoutChange(table, indexes, options, report=lambda state, activity: stages.append(state.stage))
+            working = asyncio.create_task(change.carry_out(Layout.parse(wanted)))
             await asyncio.wait([working], timeout=chance.uniform(0.2, 1.5) if cut < 6 else None)
             if working.done():
                 await working
@@ -103,7 +106,7 @@ class TestLayoutChange:
         assert (state.stage, str(state.layouts.read.layout)) == (Stage.SETTLED, wanted)
         assert state.layouts.write == (state.layouts.read,)
         own = state.layouts.read.slot.table_index
-        assert (await verify(table, await of(table, own), looks=SOON)).clean
+        assert (await verify(table, await of(table, own), rechecks=SOON)).clean
         unused = RECENCY if own is RECENCY_B else RECENCY_B
         assert not [one for one in (await rows_of(client)).values() if unused.pk in one or unused.sk in one]
         described = (await client.describe_table(TableName=TABLE))["Table"]
@@ -118,13 +121,13 @@ class TestLayoutChange:
         before = {name: [row.get(key) for key in KEYS] for name, row in (await rows_of(client)).items()}
         store = store_on(table, timedelta(0))
         for until in (Stage.BOTH, Stage.FLIPPED):
-            manner = LayoutChangePlan(until=until, drain=timedelta(0), looks=SOON)
-            state = await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:3"))
+            options = LayoutChangeOptions(until=until, drain=timedelta(0), rechecks=SOON)
+            state = await LayoutChange(table, indexes, options).carry_out(Layout.parse("sharded:3"))
             assert state.stage is until
             assert len(await read_all(store)) == 20
-            assert await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:3")) == state
-            back = await LayoutChange(table, indexes, replace(manner, until=Stage.SETTLED)).carry_out(
-                read_layout("single")
+            assert await LayoutChange(table, indexes, options).carry_out(Layout.parse("sharded:3")) == state
+            back = await LayoutChange(table, indexes, replace(options, until=Stage.SETTLED)).carry_out(
+                Layout.parse("single")
             )
             assert (back.stage, back.layouts) == (Stage.SETTLED, RecencyLayouts())
             assert len(await read_all(store)) == 20
@@ -141,9 +144,9 @@ class TestLayoutChange:
             return Tally()
 
         monkeypatch.setattr(layout_change, "backfill", stamps_nothing)
-        manner = LayoutChangePlan(drain=timedelta(0), looks=Rechecks((0,)))
-        with pytest.raises(LayoutIncomplete, match=r"holds 0 of 5 rows.*reader stays where it is"):
-            await LayoutChange(table, indexes, manner).carry_out(read_layout("sharded:2"))
+        options = LayoutChangeOptions(drain=timedelta(0), rechecks=Rechecks((0,)))
+        with pytest.raises(LayoutIncomplete, match=r"holds 0 of 5 rows.*readers keep the old layout"):
+            await LayoutChange(table, indexes, options).carry_out(Layout.parse("sharded:2"))
         assert str((await layout(table)).read) == "a/single"
 
     async def test_two_people_cannot_change_it_at_once(
@@ -151,17 +154,21 @@ class TestLayoutChange:
     ) -> None:
         table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(3)])
-        manner = LayoutChangePlan(until=Stage.BOTH, drain=timedelta(0), looks=SOON)
-        change = LayoutChange(table, indexes, manner)
+        options = LayoutChangeOptions(until=Stage.BOTH, drain=timedelta(0), rechecks=SOON)
+        change = LayoutChange(table, indexes, options)
 
         async def meanwhile(*given: Any, **named: Any) -> IndexReport:
             monkeypatch.undo()
-            await LayoutChange(table, indexes, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+            await LayoutChange(table, indexes, replace(options, until=Stage.FLIPPED)).carry_out(
+                Layout.parse("sharded:2")
+            )
             return await verify(*given, **named)
 
         monkeypatch.setattr(layout_change, "verify", meanwhile)
         with pytest.raises(StoreBusy, match="somebody else"):
-            await LayoutChange(table, indexes, replace(manner, until=Stage.FLIPPED)).carry_out(read_layout("sharded:2"))
+            await LayoutChange(table, indexes, replace(options, until=Stage.FLIPPED)).carry_out(
+                Layout.parse("sharded:2")
+            )
         assert (await change.state()).stage is Stage.FLIPPED
 
 

@@ -20,6 +20,7 @@ from afterturn.cli.output import facts, note, table, write_json
 from afterturn.store.dynamodb import backfill, layout_change, verify
 from afterturn.store.dynamodb.backfill import Pace, Problem, Tally, Through
 from afterturn.store.dynamodb.index_keys import IndexTarget
+from afterturn.store.dynamodb.layout import Layout
 from afterturn.store.dynamodb.layout_change import LayoutState, Stage
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.verify import IndexReport
@@ -128,14 +129,14 @@ def backfill_(
     """
     chosen = find_index(name)
     write = confirm(lane.names.table, confirm_table)
-    way = backfill.BackfillOptions(write=write, through=through, pace=Pace(rate), page=page, resume=not restart)
+    options = backfill.BackfillOptions(write=write, through=through, pace=Pace(rate), page=page, resume=not restart)
 
     async def work() -> Tally:
         async with _open(lane) as (indexes, opened, _):
             target = IndexTarget.of(chosen, await backfill.layout(opened))
             meter = Meter()
             try:
-                return await backfill.backfill(opened, target, way, total=await indexes.item_count(), told=meter)
+                return await backfill.backfill(opened, target, options, total=await indexes.item_count(), report=meter)
             finally:
                 meter.end()
 
@@ -178,7 +179,7 @@ def verify_(
             total = await indexes.item_count()
             meter = Meter()
             try:
-                return await verify.verify(opened, target, through=through, total=total, page=page, told=meter)
+                return await verify.verify(opened, target, through=through, total=total, page=page, report=meter)
             finally:
                 meter.end()
 
@@ -194,7 +195,7 @@ def verify_(
             [
                 ("rows of the table", report.rows),
                 ("without keys", len(report.problems)),
-                ("expected in the index", report.wanted),
+                ("expected in the index", report.expected),
                 ("correct in the index", report.indexed),
                 ("differences", len(report.differences)),
             ]
@@ -251,12 +252,12 @@ def change(
     Both layouts are written, old rows are stamped, the new one is verified, readers flip, the old keys are removed. The
     stage is stored in the table: run again, it continues from there. Naming the old layout goes back.
     """
-    target = layout_change.read_layout(to)
+    target = Layout.parse(to)
     write = confirm(lane.names.table, confirm_table)
-    manner = layout_change.LayoutChangePlan(
+    options = layout_change.LayoutChangeOptions(
         until=Stage(until.value),
         drain=timedelta(seconds=seconds("--drain", drain)),
-        way=backfill.BackfillOptions(write=True, pace=Pace(rate), page=page),
+        backfill=backfill.BackfillOptions(write=True, pace=Pace(rate), page=page),
     )
     patience = Patience(seconds("--timeout", timeout))
     meter = Meter()
@@ -267,8 +268,8 @@ def change(
 
     async def work() -> LayoutState:
         async with _open(lane, patience) as (indexes, opened, emulated):
-            layout_change.check_drain(manner.drain, emulated=emulated)
-            changing = layout_change.LayoutChange(opened, indexes, manner, told=report, progress=meter)
+            layout_change.check_drain(options.drain, emulated=emulated)
+            changing = layout_change.LayoutChange(opened, indexes, options, report=report, progress=meter)
             if write:
                 return await changing.carry_out(target)
             state = await changing.state()

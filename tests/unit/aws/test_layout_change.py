@@ -18,7 +18,6 @@ from afterturn.store.dynamodb.layout_change import (
     Stage,
     check_drain,
     next_state,
-    read_layout,
     states_until,
 )
 
@@ -27,7 +26,7 @@ layouts = st.one_of(
     st.just(Layout(LayoutKind.MONTHLY)),
     st.integers(2, 9).map(lambda k: Layout(LayoutKind.SHARDED, k)),
 )
-SHARDED = read_layout("sharded:4")
+SHARDED = Layout.parse("sharded:4")
 
 
 def spelled(states: list[LayoutState]) -> list[str]:
@@ -80,7 +79,7 @@ def test_going_back_after_the_flip_flips_back_before_it_drops() -> None:
 
 def test_the_second_change_goes_into_the_first_slot_again() -> None:
     settled = states_until(LayoutState(), SHARDED)[-1]
-    assert states_until(settled, read_layout("monthly"))[-1].layouts == RecencyLayouts(
+    assert states_until(settled, Layout.parse("monthly"))[-1].layouts == RecencyLayouts(
         SlotLayout.parse("a/monthly"), (SlotLayout.parse("a/monthly"),)
     )
 
@@ -121,7 +120,6 @@ def test_what_is_left_is_told_by_the_speed_of_this_run() -> None:
     now = 100.0
     progress = Progress("stamping", 1_000, looked=400, clock=lambda: now)
     assert progress.seconds_left is None
-    progress.begin()
     now, progress.looked = 110.0, 500
     assert progress.seconds_left == 50
     progress.looked = 2_000

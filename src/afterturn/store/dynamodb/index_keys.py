@@ -14,7 +14,6 @@ from afterturn.store.dynamodb.layout import LayoutKind, RecencyLayouts, Slot, Sl
 from afterturn.store.dynamodb.requests import (
     IS_THERE,
     Condition,
-    ExpressionTerms,
     WriteAction,
     all_of,
     equals,
@@ -30,7 +29,7 @@ _ORDER = ("id", "conversationId", "propertyId", "category", "urgency", "messageI
 
 @dataclass(frozen=True, slots=True)
 class IndexTarget:
-    """An index, and where its rows belong. ``slot_layout``: of a recency index; None where it is not written."""
+    """An index. ``slot_layout``: of a recency index, the layout of its rows; None if it is not written."""
 
     index: Index
     slot_layout: SlotLayout | None = None
@@ -38,7 +37,7 @@ class IndexTarget:
     @classmethod
     def of(cls, index: Index, layouts: RecencyLayouts) -> IndexTarget:
         slot = {RECENCY: Slot.A, RECENCY_B: Slot.B}.get(index)
-        return cls(index, next((one for one in layouts.write if one.slot is slot), None))
+        return cls(index, next((each for each in layouts.write if each.slot is slot), None))
 
     def __str__(self) -> str:
         if self.index not in (RECENCY, RECENCY_B):
@@ -47,13 +46,12 @@ class IndexTarget:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that are needed of a row."""
-        read = _ORDER if self.index is WORK_ORDER else _CONVERSATION
-        return ("PK", "SK", *read, self.index.pk, self.index.sk)
+        """The attributes of a row to read."""
+        return ("PK", "SK", *self.inputs, self.index.pk, self.index.sk)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The attributes that the keys follow from."""
+        """The attributes from which the keys are derived."""
         return _ORDER if self.index is WORK_ORDER else _CONVERSATION
 
     @property
@@ -69,7 +67,7 @@ class IndexTarget:
 
 @dataclass(frozen=True, slots=True)
 class IndexKeys:
-    """The key attributes of a row; None where it should have none. ``problem``: why they cannot be told."""
+    """The key attributes of a row; None: it should not have one. ``problem``: why they are unknown."""
 
     keys: Mapping[str, str | None] = field(default_factory=dict)
     problem: str | None = None
@@ -85,9 +83,9 @@ class IndexKeys:
 
 
 def expected_keys(item: Mapping[str, Any], target: IndexTarget) -> IndexKeys:
-    """What a row should have. One whose keys cannot be told is named, never guessed."""
+    """The keys that a row should have. Keys that cannot be derived are reported, never guessed."""
     if target.index is WORK_ORDER:
-        return _wanted_of_order(item)
+        return _order_keys(item)
     conversation_id = item.get("id")
     if not _is_id(conversation_id):
         return IndexKeys(problem="has no id")
@@ -97,12 +95,12 @@ def expected_keys(item: Mapping[str, Any], target: IndexTarget) -> IndexKeys:
     if target.index is ENTITY:
         return IndexKeys({ENTITY.pk: keys.CONVERSATIONS, ENTITY.sk: conversation_id})
     if target.index is PHONE:
-        return _wanted_of_phone(item, conversation_id)
-    return _wanted_of_recency(item, conversation_id, target)
+        return _phone_keys(item, conversation_id)
+    return _recency_keys(item, conversation_id, target)
 
 
 def stamp_keys(item: Mapping[str, Any], target: IndexTarget, keys_: Mapping[str, str | None]) -> WriteAction:
-    """Write the key attributes and nothing else, if the row is there and what they follow from is as it was read.
+    """Write the key attributes only, on the condition that the row exists and is as it was read.
 
     So a write that came in between is not undone, and a row that was deleted does not come back.
     """
@@ -124,11 +122,11 @@ def key_of(item: Mapping[str, Any]) -> Key:
 
 def name_of(item: Mapping[str, Any]) -> str:
     """How a report names a row: by its id, or by its key."""
-    own = item.get("id")
-    return own if isinstance(own, str) and own else f"{item['PK']} / {item['SK']}"
+    row_id = item.get("id")
+    return row_id if isinstance(row_id, str) and row_id else f"{item['PK']} / {item['SK']}"
 
 
-def _wanted_of_order(item: Mapping[str, Any]) -> IndexKeys:
+def _order_keys(item: Mapping[str, Any]) -> IndexKeys:
     try:
         return IndexKeys(
             {name: value for name, value in rows.urgency_attributes(rows.work_order(item)).items() if name != "urgency"}
@@ -137,7 +135,7 @@ def _wanted_of_order(item: Mapping[str, Any]) -> IndexKeys:
         return IndexKeys(problem="is no whole work order")
 
 
-def _wanted_of_phone(item: Mapping[str, Any], conversation_id: str) -> IndexKeys:
+def _phone_keys(item: Mapping[str, Any], conversation_id: str) -> IndexKeys:
     """A conversation without participants is rightly absent from this index."""
     participants = item.get("participants")
     if not participants:
@@ -148,19 +146,20 @@ def _wanted_of_phone(item: Mapping[str, Any], conversation_id: str) -> IndexKeys
     return IndexKeys({PHONE.pk: keys.phone(first), PHONE.sk: keys.conversation(conversation_id)})
 
 
-def _wanted_of_recency(item: Mapping[str, Any], conversation_id: str, target: IndexTarget) -> IndexKeys:
+def _recency_keys(item: Mapping[str, Any], conversation_id: str, target: IndexTarget) -> IndexKeys:
     at = rows.time_or_none(item.get("lastMessageAt")) or rows.time_or_none(item.get("createdAt"))
     if target.index is not PROPERTY_RECENCY and target.slot_layout is None:
         return IndexKeys({target.index.pk: None, target.index.sk: None})
     if at is None:
-        return IndexKeys(problem=f"carries no time: {_told(item, 'lastMessageAt')}, {_told(item, 'createdAt')}")
+        return IndexKeys(problem=f"carries no time: {_describe(item, 'lastMessageAt')}, {_describe(item, 'createdAt')}")
     if target.slot_layout is not None:
         return IndexKeys(dict(target.slot_layout.keys(at, conversation_id)))
     property_id = item.get("propertyId")
     if property_id is not None and not _is_id(property_id):
-        return IndexKeys(problem=f"has no property that can be one: {_told(item, 'propertyId')}")
-    place = {PROPERTY_RECENCY.pk: keys.of_property(property_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
-    return IndexKeys(place)
+        return IndexKeys(problem=f"has no property that can be one: {_describe(item, 'propertyId')}")
+    return IndexKeys(
+        {PROPERTY_RECENCY.pk: keys.of_property(property_id), PROPERTY_RECENCY.sk: keys.recency(at, conversation_id)}
+    )
 
 
 def _as_read(item: Mapping[str, Any], name: str) -> Condition:
@@ -170,15 +169,8 @@ def _as_read(item: Mapping[str, Any], name: str) -> Condition:
     if isinstance(value, str | bool | int):
         return equals(name, value=value)
     if value is None:
-        return _is_null(name)
+        return lambda terms: f"attribute_type({terms.name(name)}, {terms.value('NULL')})"
     return exists(name)
-
-
-def _is_null(name: str) -> Condition:
-    def condition(terms: ExpressionTerms) -> str:
-        return f"attribute_type({terms.name(name)}, {terms.value('NULL')})"
-
-    return condition
 
 
 def _is_id(value: object) -> bool:
@@ -188,8 +180,8 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def _told(item: Mapping[str, Any], name: str) -> str:
-    """Of what kind an attribute is, without its value."""
+def _describe(item: Mapping[str, Any], name: str) -> str:
+    """The type of an attribute, without its value."""
     if name not in item:
         return f"no {name}"
     value = item[name]

@@ -1,4 +1,4 @@
-"""The position of a conversation in the recency index. Pure.
+"""The position of a conversation in the recency index, and the layouts that a table uses now.
 
 One recency partition takes about 1,000 write units a second, some 500 settles. So the index has a layout:
 
@@ -93,6 +93,10 @@ class Slot(StrEnum):
     @property
     def table_index(self) -> Index:
         return RECENCY if self is Slot.A else RECENCY_B
+
+    @property
+    def other(self) -> Slot:
+        return Slot.B if self is Slot.A else Slot.A
 
 
 @dataclass(frozen=True, slots=True)

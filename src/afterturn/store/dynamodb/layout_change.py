@@ -1,4 +1,4 @@
-"""A change of the recency index's layout: drain before flip.
+"""Changes the layout of the recency index: drain before flip.
 
 ::
 
@@ -8,10 +8,10 @@
     dropping  read new, write new         wait; take the old keys off the rows
     settled   read new, write new
 
-The stage stands in the item that writers and readers follow, and is written on the condition that nobody else moved it.
-Before a stage is left, all processes have had the time to see it: so at any moment they stand at one stage or at two
-neighbouring ones, and in both of those every row is where either reads. Each stage can be done twice, so whoever is
-stopped goes on from the stage that is written down.
+The stage is in the item that writers and readers follow, and is written on the condition that nobody else changed it.
+A stage is left only after all processes had the time to see it. So at any moment they are at one stage or at two
+neighbouring ones, and in both of those every row is where either reads. Each stage can be repeated, so a change that
+was stopped continues from the stored stage.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from afterturn.errors import ConfigError, StoreBusy
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.backfill import BackfillOptions, ReportProgress, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
-from afterturn.store.dynamodb.layout import MAX_AGE, Layout, RecencyLayouts, Slot, SlotLayout, layouts_item, layouts_of
+from afterturn.store.dynamodb.layout import MAX_AGE, Layout, RecencyLayouts, SlotLayout, layouts_item, layouts_of
 from afterturn.store.dynamodb.requests import Plain, put, unchanged
 from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
 DRAIN = timedelta(minutes=3)
-"""Longer than a process acts on what it has read (20 s) and than a write may take that it has begun."""
+"""Longer than a process uses layouts that it has read (20 s), and than a write takes."""
 
 LEAST_DRAIN = 3 * MAX_AGE
-"""What is accepted where it is not an emulator."""
+"""The shortest one that is accepted, except for an emulator."""
 
-_STAMPINGS = 3
-"""How often rows are stamped until the new slot is found to be whole."""
+_MAX_ROUNDS = 3
+"""How often rows are stamped until the new slot is complete."""
 
 
 class Stage(StrEnum):
@@ -59,7 +59,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LayoutState:
-    """Where a table stands. ``changed_at``: since when; ``rev`` counts its changes."""
+    """The stage of a table. ``changed_at``: since when; ``rev`` counts its changes."""
 
     layouts: RecencyLayouts = field(default_factory=RecencyLayouts)
     stage: Stage = Stage.SETTLED
@@ -75,8 +75,8 @@ class LayoutState:
 
     @property
     def unread(self) -> SlotLayout | None:
-        """What is written beside what is read."""
-        return next((one for one in self.layouts.write if one != self.layouts.read), None)
+        """The layout that is written but not read."""
+        return next((layout for layout in self.layouts.write if layout != self.layouts.read), None)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -86,58 +86,53 @@ class LayoutState:
         }
 
 
-def read_layout(text: str) -> Layout:
-    """``single``, ``monthly`` or ``sharded:16``; raises ConfigError."""
-    return Layout.parse(text)
-
-
 def check_drain(drain: timedelta, *, emulated: bool) -> None:
     """Raise ConfigError for a time in which not every process would have seen a stage."""
     if drain < LEAST_DRAIN and not emulated:
         raise ConfigError(f"--drain: processes need at least {LEAST_DRAIN.total_seconds():.0f} s to see a stage")
 
 
-def next_state(state: LayoutState, wanted: Layout) -> LayoutState | None:
-    """The state that comes next on the way to a layout, pure; None at its end.
+def next_state(state: LayoutState, target: Layout) -> LayoutState | None:
+    """The next state of a change to a layout; None at its end. Pure.
 
-    Wanting the old layout back is a way like any other. Raises ConfigError while a change to a third one is under way.
+    The old layout is a target like any other. Raises ConfigError while a change to a third one is under way.
     """
     read, stage, other = state.layouts.read, state.stage, state.unread
     if stage is Stage.DROPPING:
         return replace(state, stage=Stage.SETTLED)
     if other is not None:
-        if wanted not in (read.layout, other.layout):
+        if target not in (read.layout, other.layout):
             raise ConfigError(
                 f"the layout is being changed between {read} and {other}; first finish that with "
                 f"`afterturn aws layout change {other.layout}`, or go back with `… change {read.layout}`"
             )
-        if wanted == read.layout:
+        if target == read.layout:
             return replace(state, layouts=RecencyLayouts(read, (read,)), stage=Stage.DROPPING)
         return replace(state, layouts=RecencyLayouts(other, state.layouts.write), stage=Stage.FLIPPED)
-    if wanted == read.layout:
+    if target == read.layout:
         return None
-    new = SlotLayout(wanted, Slot.B if read.slot is Slot.A else Slot.A)
+    new = SlotLayout(target, read.slot.other)
     return replace(state, layouts=RecencyLayouts(read, (read, new)), stage=Stage.BOTH)
 
 
-def states_until(state: LayoutState, wanted: Layout) -> list[LayoutState]:
+def states_until(state: LayoutState, target: Layout) -> list[LayoutState]:
     """All states that are still to come."""
-    found = []
-    while (after := next_state(state, wanted)) is not None:
-        found.append(after)
+    states = []
+    while (after := next_state(state, target)) is not None:
+        states.append(after)
         state = after
-    return found
+    return states
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutChangePlan:
-    """How a change goes about it. ``until``: the stage that it ends with, all that belongs to it done. ``drain``: how
-    long processes are given to see a stage."""
+class LayoutChangeOptions:
+    """``until``: the stage at which the change ends, with all of its work done. ``drain``: how long processes get to
+    see a stage."""
 
     until: Stage = Stage.SETTLED
     drain: timedelta = DRAIN
-    way: BackfillOptions = field(default_factory=lambda: BackfillOptions(write=True))
-    looks: Rechecks = field(default_factory=Rechecks)
+    backfill: BackfillOptions = field(default_factory=lambda: BackfillOptions(write=True))
+    rechecks: Rechecks = field(default_factory=Rechecks)
     clock: Clock = system_clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -145,122 +140,117 @@ class LayoutChangePlan:
 class LayoutIncomplete(StoreBusy):
     """The new slot does not hold what the table says, however often it is stamped. Nothing was flipped."""
 
-    def __init__(self, verdict: IndexReport) -> None:
-        names = ", ".join(f"{one.name} ({one.drift})" for one in verdict.differences[:5])
+    def __init__(self, report: IndexReport) -> None:
+        names = ", ".join(f"{each.name} ({each.drift})" for each in report.differences[:5])
         super().__init__(
-            f"{verdict.index} holds {verdict.indexed} of {verdict.wanted} rows after {_STAMPINGS} rounds, so the "
-            f"reader stays where it is; first: {names}. Does an older version still write? Run it again when it is gone"
+            f"{report.index} holds {report.indexed} of {report.expected} rows after {_MAX_ROUNDS} rounds, so readers "
+            f"keep the old layout; first: {names}. Does an older version still write? Run it again when it is gone"
         )
-        self.verdict = verdict
+        self.report = report
 
 
 class LayoutChange:
-    """``told`` is called with each stage, ``progress`` with the rows done so far."""
+    """Changes a table's layout.
+
+    ``report`` is called with each stage and what is done in it, ``progress`` with the rows done so far.
+    """
 
     def __init__(
         self,
         table: Table,
         indexes: TableIndexes,
-        manner: LayoutChangePlan | None = None,
+        options: LayoutChangeOptions | None = None,
         *,
-        told: Callable[[LayoutState, str], None] = lambda state, doing: None,
-        progress: ReportProgress | None = None,
+        report: Callable[[LayoutState, str], None] = lambda state, activity: None,
+        progress: ReportProgress = lambda progress: None,
     ) -> None:
         self._table = table
         self._indexes = indexes
-        self._manner = manner or LayoutChangePlan()
-        self._told = told
+        self._options = options or LayoutChangeOptions()
+        self._report = report
         self._progress = progress
 
     async def state(self) -> LayoutState:
         return LayoutState.of(await self._table.get(keys.layout()))
 
-    async def carry_out(self, wanted: Layout) -> LayoutState:
-        """Go all of the way, or up to ``until``; returns where that ended.
+    async def carry_out(self, target: Layout) -> LayoutState:
+        """Change to a layout, or up to the stage ``until``; returns the state at the end.
 
-        Raises ConfigError for a way that cannot be gone, Unfit, and StoreBusy where somebody else changes the layout.
+        Raises ConfigError for a change that is not possible now, LayoutIncomplete, and StoreBusy if somebody else
+        changes the layout.
         """
         state = await self.state()
-        while (after := next_state(state, wanted)) is not None:
+        while (after := next_state(state, target)) is not None:
             await self._finish(state, after)
-            if state.stage.is_at_or_past(self._manner.until):
+            if state.stage.is_at_or_past(self._options.until):
                 break
-            if after.stage is Stage.BOTH:
-                await self._have_index(after)
+            if after.unread is not None and after.stage is Stage.BOTH:
+                index = after.unread.slot.table_index
+                self._report(after, f"waiting for index {index.name}")
+                await self._indexes.add(index)
             state = await self._enter(state, after)
         return state
 
     async def _finish(self, state: LayoutState, after: LayoutState) -> None:
-        """What has to be so before the next stage: all have seen this one, and what is to be read is whole.
+        """Make the next stage possible: all have seen this one, and the slot that will be read is complete.
 
-        What was read all along, and is read on, is not looked at.
+        A slot that was read all the time, and will be read on, is not verified.
         """
-        if state.stage is not Stage.SETTLED:
-            await self._drain(state)
+        if state.stage is not Stage.SETTLED and state.changed_at is not None:
+            remaining = (state.changed_at + self._options.drain - self._options.clock()).total_seconds()
+            if remaining > 0:
+                self._report(state, f"waiting {remaining:.0f} s until every process has seen it")
+                await self._options.sleep(min(remaining, self._options.drain.total_seconds()))
         if state.stage is Stage.DROPPING:
             await self._drop(state)
         elif state.stage is Stage.FLIPPED or after.stage is Stage.FLIPPED:
-            await self._make_whole(state, after.layouts.read)
+            await self._complete(state, after.layouts.read)
 
-    async def _drain(self, state: LayoutState) -> None:
-        if state.changed_at is None:
-            return
-        left = (state.changed_at + self._manner.drain - self._manner.clock()).total_seconds()
-        if left > 0:
-            self._told(state, f"waiting {left:.0f} s until every process has seen it")
-            await self._manner.sleep(min(left, self._manner.drain.total_seconds()))
-
-    async def _make_whole(self, state: LayoutState, slot_layout: SlotLayout) -> None:
+    async def _complete(self, state: LayoutState, slot_layout: SlotLayout) -> None:
         target = IndexTarget(slot_layout.slot.table_index, slot_layout)
-        for attempt in range(_STAMPINGS):
+        for attempt in range(_MAX_ROUNDS):
             if state.stage is Stage.BOTH or attempt:
-                self._told(state, f"stamping rows for {slot_layout}")
-                await backfill(self._table, target, self._manner.way, total=await self._total(), told=self._progress)
-            self._told(state, f"verifying {slot_layout}")
-            verdict = await verify(
+                self._report(state, f"stamping rows for {slot_layout}")
+                await self._backfill(target)
+            self._report(state, f"verifying {slot_layout}")
+            report = await verify(
                 self._table,
                 target,
-                total=await self._total(),
-                page=self._manner.way.page,
-                looks=self._manner.looks,
-                told=self._progress,
+                total=await self._indexes.item_count(),
+                page=self._options.backfill.page,
+                rechecks=self._options.rechecks,
+                report=self._progress,
             )
-            if verdict.clean:
+            if report.clean:
                 return
-        raise LayoutIncomplete(verdict)
+        raise LayoutIncomplete(report)
 
     async def _drop(self, state: LayoutState) -> None:
-        """Take the keys of the slot that nobody reads or writes off the rows; the second index goes with them."""
-        slot = Slot.B if state.layouts.read.slot is Slot.A else Slot.A
-        self._told(state, f"taking the old keys off the rows (slot {slot})")
-        target = IndexTarget(slot.table_index)
-        await backfill(self._table, target, self._manner.way, total=await self._total(), told=self._progress)
+        """Remove the rows' keys of the slot that nobody reads or writes, and the second index if it is that slot."""
+        slot = state.layouts.read.slot.other
+        self._report(state, f"taking the old keys off the rows (slot {slot})")
+        await self._backfill(IndexTarget(slot.table_index))
         if slot.table_index is RECENCY_B:
-            self._told(state, f"deleting index {RECENCY_B.name}")
+            self._report(state, f"deleting index {RECENCY_B.name}")
             await self._indexes.remove(RECENCY_B)
 
-    async def _have_index(self, after: LayoutState) -> None:
-        assert after.unread is not None
-        index = after.unread.slot.table_index
-        self._told(after, f"waiting for index {index.name}")
-        await self._indexes.add(index)
+    async def _backfill(self, target: IndexTarget) -> None:
+        total = await self._indexes.item_count()
+        await backfill(self._table, target, self._options.backfill, total=total, report=self._progress)
 
     async def _enter(self, state: LayoutState, after: LayoutState) -> LayoutState:
         item = {
             "kind": "recency layout",
             **layouts_item(after.layouts),
             "stage": after.stage.value,
-            "changedAt": to_text(self._manner.clock()),
+            "changedAt": to_text(self._options.clock()),
             "rev": (state.rev or 0) + 1,
         }
         entered = LayoutState.of(item)
         try:
             await self._table.write(put(keys.layout(), item, unchanged("rev", value=state.rev)))
         except WriteConflict:
-            if await self.state() != entered:  # else it was our own write, whose answer was lost
+            if await self.state() != entered:  # else it was our own write, whose response was lost
                 raise StoreBusy("somebody else is changing the layout; see `afterturn aws layout show`") from None
-        self._told(entered, "entered")
+        self._report(entered, "entered")
         return entered
-
-    async def _total(self) -> int | None:
-        return await self._indexes.item_count()

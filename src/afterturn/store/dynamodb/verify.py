@@ -1,42 +1,40 @@
-"""Whether an index holds what the table says, row by row; what is not so is named.
+"""Verifies an index: whether it holds what the table says, row by row; every difference is named.
 
 The table and the index are read one after the other, while both are in use and the index follows the table with some
-delay. So whatever looks wrong is looked at again, a few times, before it is called a difference.
+delay. So whatever looks wrong is checked again a few times before it is reported as a difference.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from afterturn.store.dynamodb import index_keys
-from afterturn.store.dynamodb.backfill import PAGE, Problem, Progress, ReportProgress, Through, pages
+from afterturn.store.dynamodb.backfill import PAGE, Page, Problem, Progress, ReportProgress, Through, for_each, pages
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import Query
 from afterturn.store.dynamodb.table import Table
 
-_AT_ONCE = 16
-
 _FEW = 20
-"""So many rows, or one in a hundred, are asked for one by one; for more of them the index is read again."""
+"""So many rows, or one in a hundred, are queried one by one; for more of them the index is read again."""
 
-IndexPlace = tuple[str, str]
+IndexEntry = tuple[Any, Any]
 """The key attributes of a row in an index."""
 
 
 class Drift(StrEnum):
-    """``missing``: not in the index; ``misplaced``: there, but elsewhere; ``stray``: there, but should not be."""
+    """``missing``: not in the index; ``misplaced``: in it, but elsewhere; ``stray``: in it, but should not be."""
 
     MISSING = "missing"
     MISPLACED = "misplaced"
     STRAY = "stray"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Difference:
     name: str
     drift: Drift
@@ -47,17 +45,17 @@ class Difference:
 
 @dataclass(slots=True)
 class IndexReport:
-    """``rows``: of the table; ``wanted``: those that should be in the index; ``indexed``: those that are, rightly."""
+    """``rows``: of the table; ``expected``: those that should be in the index; ``indexed``: those that rightly are."""
 
     index: str
     rows: int = 0
-    wanted: int = 0
+    expected: int = 0
     differences: list[Difference] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def indexed(self) -> int:
-        return self.wanted - sum(one.drift is not Drift.STRAY for one in self.differences)
+        return self.expected - sum(difference.drift is not Drift.STRAY for difference in self.differences)
 
     @property
     def clean(self) -> bool:
@@ -67,17 +65,17 @@ class IndexReport:
         return {
             "index": self.index,
             "rows": self.rows,
-            "wanted": self.wanted,
+            "expected": self.expected,
             "indexed": self.indexed,
-            "differences": [one.to_json() for one in self.differences],
-            "problems": [one.to_json() for one in self.problems],
+            "differences": [difference.to_json() for difference in self.differences],
+            "problems": [problem.to_json() for problem in self.problems],
             "clean": self.clean,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Rechecks:
-    """How often to look again, and the pauses between, in seconds."""
+    """How often to check again: the pause before each, in seconds."""
 
     pauses: tuple[float, ...] = (0, 1, 3)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -90,166 +88,131 @@ async def verify(
     through: Through = Through.SCAN,
     total: int | None = None,
     page: int = PAGE,
-    looks: Rechecks | None = None,
-    told: ReportProgress | None = None,
+    rechecks: Rechecks | None = None,
+    report: ReportProgress = lambda progress: None,
 ) -> IndexReport:
     """Compare all of the index with all of the table.
 
-    Raises StoreForeign where there is no such index, and StoreBusy while it is being made.
+    Raises StoreForeign if the table has no such index, and StoreBusy while it is being created.
     """
     await table.check([target.index])
-    looks = looks or Rechecks()
-    verdict = IndexReport(target.index.name)
-    expected = await _expected(table, target, through, verdict, Progress("reading the table", total), page, told)
-    suspects = await _suspects(table, target, expected, Progress("reading the index", None), page, told)
-    few = max(_FEW, verdict.rows // 100)
-    for pause in looks.pauses:
+    rechecks = rechecks or Rechecks()
+    result = IndexReport(target.index.name)
+    expected: dict[Key, IndexEntry] = {}
+    progress = Progress("reading the table", total)
+    async for part in pages(table, target, through, size=page):
+        for item in part.rows:
+            row = index_keys.expected_keys(item, target)
+            if row.problem is not None:
+                result.problems.append(Problem(index_keys.name_of(item), row.problem))
+            elif row.is_indexed:
+                expected[index_keys.key_of(item)] = _entry(row.keys, target)
+        progress.looked += part.looked
+        progress.rows = result.rows = result.rows + len(part.rows)
+        report(progress)
+    result.expected = len(expected)
+
+    suspects: dict[Key, _Suspect] = {}
+    progress = Progress("reading the index", None)
+    async for part in _index_pages(table, target, page):
+        for item in part.rows:
+            key, entry = index_keys.key_of(item), _entry(item, target)
+            if expected.pop(key, None) != entry:
+                suspects[key] = _Suspect(index_keys.name_of(item), entry)
+        progress.looked += part.looked
+        report(progress)
+    suspects |= {key: _Suspect(" / ".join(key)) for key in expected}
+
+    few = max(_FEW, result.rows // 100)
+    for pause in rechecks.pauses:
         if not suspects:
             break
-        await looks.sleep(pause)
-        suspects = await _look_again(table, target, suspects, few)
-    verdict.differences = [
-        Difference(name, drift)
-        for name, drift in sorted((one.name, one.drift) for one in suspects.values() if one.drift is not None)
-    ]
-    return verdict
+        await rechecks.sleep(pause)
+        suspects = await _recheck(table, target, suspects, few)
+    result.differences = sorted(Difference(each.name, each.drift) for each in suspects.values() if each.drift)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
+    """A row that looks wrong. ``seen``: its entry in the index when the index was read."""
+
     name: str
-    found: IndexPlace | None = None
+    seen: IndexEntry | None = None
     drift: Drift | None = None
 
 
-async def _expected(
-    table: Table,
-    target: IndexTarget,
-    through: Through,
-    verdict: IndexReport,
-    progress: Progress,
-    page: int,
-    told: ReportProgress | None,
-) -> dict[Key, IndexPlace]:
-    expected: dict[Key, IndexPlace] = {}
-    progress.begin()
-    async for one in pages(table, target, through, size=page):
-        for item in one.rows:
-            verdict.rows += 1
-            wanted = index_keys.expected_keys(item, target)
-            if wanted.problem is not None:
-                verdict.problems.append(Problem(index_keys.name_of(item), wanted.problem))
-            elif wanted.is_indexed:
-                expected[index_keys.key_of(item)] = _place(wanted.keys, target)
-        progress.looked += one.looked
-        progress.rows = verdict.rows
-        if told is not None:
-            told(progress)
-    verdict.wanted = len(expected)
-    return expected
-
-
-async def _suspects(
-    table: Table,
-    target: IndexTarget,
-    expected: dict[Key, IndexPlace],
-    progress: Progress,
-    page: int,
-    told: ReportProgress | None,
-) -> dict[Key, _Suspect]:
-    """Every row of the index crossed off; what is left, on either side."""
-    suspects: dict[Key, _Suspect] = {}
+async def _index_pages(table: Table, target: IndexTarget, size: int) -> AsyncIterator[Page]:
     start: Any = None
+    names = "PK", "SK", target.index.pk, target.index.sk
     while True:
-        found, start, looked = await table.scan(_names(target), index=target.index, limit=page, start=start)
-        for item in found:
-            key, place = index_keys.key_of(item), _place(item, target)
-            if expected.pop(key, None) != place:
-                suspects[key] = _Suspect(index_keys.name_of(item), place)
-        progress.looked += looked
-        if told is not None:
-            told(progress)
+        items, start, looked = await table.scan(names, index=target.index, limit=size, start=start)
+        yield Page(items, start, looked)
         if start is None:
-            break
-    for key in expected:
-        suspects[key] = _Suspect(f"{key[0]} / {key[1]}")
-    return suspects
+            return
 
 
-async def _look_again(
+async def _recheck(
     table: Table, target: IndexTarget, suspects: Mapping[Key, _Suspect], few: int
 ) -> dict[Key, _Suspect]:
-    """As the rows are now, and as the index has them now."""
+    """The suspects that are still wrong, by the rows and the index as they are now."""
     items = await table.get_many(suspects)
-    right = {key: wanted for key, item in items.items() if (wanted := _right_place(item, target)) is not None}
-    if len(suspects) <= few:
-        standing = await _asked(table, target, suspects, right)
-    else:
-        standing = await _scanned(table, target, suspects)
-    found: dict[Key, _Suspect] = {}
+    expected = {
+        key: _entry(row.keys, target)
+        for key, item in items.items()
+        if (row := index_keys.expected_keys(item, target)).is_indexed
+    }
+    query_each = len(suspects) <= few
+    entries = await (
+        _query_entries(table, target, suspects, expected) if query_each else _scan_entries(table, target, suspects)
+    )
+    still_wrong: dict[Key, _Suspect] = {}
     for key, suspect in suspects.items():
-        drift = _judge(right.get(key), standing.get(key, set()))
-        if drift is not None:
-            found[key] = _Suspect(
-                index_keys.name_of(items[key]) if key in items else suspect.name, suspect.found, drift
-            )
-    return found
+        if (drift := _drift(expected.get(key), entries.get(key, ()))) is not None:
+            name = index_keys.name_of(items[key]) if key in items else suspect.name
+            still_wrong[key] = _Suspect(name, suspect.seen, drift)
+    return still_wrong
 
 
-def _judge(right: IndexPlace | None, standing: Collection[IndexPlace]) -> Drift | None:
-    if right is None:
-        return Drift.STRAY if standing else None
-    if right in standing:
+def _drift(expected: IndexEntry | None, entries: Collection[IndexEntry]) -> Drift | None:
+    if expected is None:
+        return Drift.STRAY if entries else None
+    if expected in entries:
         return None
-    return Drift.MISPLACED if standing else Drift.MISSING
+    return Drift.MISPLACED if entries else Drift.MISSING
 
 
-async def _asked(
-    table: Table, target: IndexTarget, suspects: Mapping[Key, _Suspect], right: Mapping[Key, IndexPlace]
-) -> dict[Key, set[IndexPlace]]:
-    """Where the index shows each row, among where it was seen and where it belongs: one query for each."""
-    standing: dict[Key, set[IndexPlace]] = {key: set() for key in suspects}
+async def _query_entries(
+    table: Table, target: IndexTarget, suspects: Mapping[Key, _Suspect], expected: Mapping[Key, IndexEntry]
+) -> dict[Key, set[IndexEntry]]:
+    """The entries of each row in the index, of where it was seen and where it belongs: one query for each."""
+    entries: dict[Key, set[IndexEntry]] = {key: set() for key in suspects}
 
-    async def ask(key: Key, place: IndexPlace) -> None:
-        if not all(isinstance(one, str) and one for one in place):
-            standing[key].add(place)  # of a kind that no query can ask for
+    async def query(candidate: tuple[Key, IndexEntry]) -> None:
+        key, (partition, sort_key) = candidate
+        if not all(isinstance(part, str) and part for part in (partition, sort_key)):
+            entries[key].add((partition, sort_key))  # no query can select a key of another type
             return
-        query = Query(place[0], index=target.index, within=(place[1], place[1]), names=("PK", "SK"))
-        if key in [index_keys.key_of(one) async for one in table.items(query)]:
-            standing[key].add(place)
+        exact = Query(partition, index=target.index, within=(sort_key, sort_key), names=("PK", "SK"))
+        if key in [index_keys.key_of(item) async for item in table.items(exact)]:
+            entries[key].add((partition, sort_key))
 
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def in_turn(key: Key, place: IndexPlace) -> None:
-        async with slots:
-            await ask(key, place)
-
-    places = {(key, place) for key, one in suspects.items() for place in (one.found, right.get(key)) if place}
-    await asyncio.gather(*(in_turn(key, place) for key, place in places))
-    return standing
+    candidates = {
+        (key, entry) for key, each in suspects.items() for entry in (each.seen, expected.get(key)) if entry is not None
+    }
+    await for_each(candidates, query)
+    return entries
 
 
-async def _scanned(table: Table, target: IndexTarget, suspects: Collection[Key]) -> dict[Key, set[IndexPlace]]:
-    """The same, by reading the whole index: cheaper where many are suspect."""
-    standing: dict[Key, set[IndexPlace]] = {}
-    start: Any = None
-    while True:
-        found, start, _ = await table.scan(_names(target), index=target.index, limit=PAGE, start=start)
-        for item in found:
+async def _scan_entries(table: Table, target: IndexTarget, suspects: Collection[Key]) -> dict[Key, set[IndexEntry]]:
+    """The same by reading the whole index: cheaper if many rows are suspect."""
+    entries: dict[Key, set[IndexEntry]] = {}
+    async for page in _index_pages(table, target, PAGE):
+        for item in page.rows:
             if (key := index_keys.key_of(item)) in suspects:
-                standing.setdefault(key, set()).add(_place(item, target))
-        if start is None:
-            return standing
+                entries.setdefault(key, set()).add(_entry(item, target))
+    return entries
 
 
-def _right_place(item: Mapping[str, Any], target: IndexTarget) -> IndexPlace | None:
-    wanted = index_keys.expected_keys(item, target)
-    return _place(wanted.keys, target) if wanted.is_indexed else None
-
-
-def _names(target: IndexTarget) -> tuple[str, ...]:
-    return "PK", "SK", target.index.pk, target.index.sk
-
-
-def _place(item: Mapping[str, Any], target: IndexTarget) -> IndexPlace:
+def _entry(item: Mapping[str, Any], target: IndexTarget) -> IndexEntry:
     return item[target.index.pk], item[target.index.sk]
