@@ -105,7 +105,7 @@ async def process(
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as web:
             started = Process(backbone, web, monkeypatch)
-            dynamo = store._reader._table._client
+            dynamo = store._table._client
             StrictDynamo(definition).watch(dynamo)
             dynamo.meta.events.register("before-call.dynamodb", started.count)
             yield started

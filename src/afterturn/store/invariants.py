@@ -14,6 +14,8 @@ from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import (
     MAX_PARTICIPANTS,
     MAX_PREVIEW_CHARS,
+    Conversation,
+    ConversationMeta,
     Message,
     MessagePreview,
     StoredStamp,
@@ -61,6 +63,11 @@ _FUTURE = (
 
 def _is_future(at: datetime, now: datetime) -> bool:
     return (at - now).total_seconds() > FUTURE_TOLERANCE_HOURS * 3600
+
+
+def meta_of(conversation: Conversation) -> ConversationMeta:
+    """The attributes that the writer owns."""
+    return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
 
 
 def next_occurred_at(turn: Turn, settled_at: datetime | None, now: datetime) -> datetime:

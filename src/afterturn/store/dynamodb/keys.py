@@ -22,6 +22,7 @@ import hashlib
 from datetime import datetime
 
 from afterturn.clock import to_text
+from afterturn.errors import InvalidRecord
 from afterturn.model import UNASSIGNED
 
 Key = tuple[str, str]
@@ -58,18 +59,30 @@ def escape(text: str) -> str:
 
 
 def free(text: str) -> str:
-    """A key part from text that is bound by nothing: empty and very long texts too, and no two alike."""
+    """A key part from any text, also an empty or a very long one; different for different texts. Ids are only escaped.
+
+    Raises InvalidRecord for text that cannot be encoded.
+    """
     if not text:
         return '"0'
     escaped = escape(text)
-    if len(escaped.encode()) <= _MAX_FREE_BYTES:
+    if len(encoded(escaped)) <= _MAX_FREE_BYTES:
         return escaped
-    return '"9' + hashlib.sha256(text.encode()).hexdigest()
+    return '"9' + hashlib.sha256(encoded(text)).hexdigest()
+
+
+def encoded(text: str) -> bytes:
+    """The text in UTF-8. Raises InvalidRecord for text that cannot be encoded."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"has a lone surrogate at character {error.start}, which no encoding can hold"
+        raise InvalidRecord("", problem) from None
 
 
 def conversation(conversation_id: str) -> str:
-    """The partition of all that belongs to a conversation."""
-    return f"CONV#{escape(conversation_id)}"
+    """The partition of all that belongs to a conversation. For a text that is no id, one that is always empty."""
+    return f"CONV#{free(conversation_id)}"
 
 
 def meta(conversation_id: str) -> Key:
@@ -85,7 +98,7 @@ def known_message(conversation_id: str, message_id: str) -> Key:
 
 
 def known_provider(conversation_id: str, provider_id: str) -> Key:
-    return conversation(conversation_id), f"KNOWN#PROVIDER#{escape(provider_id)}"
+    return conversation(conversation_id), f"KNOWN#PROVIDER#{free(provider_id)}"
 
 
 def known_turn(conversation_id: str, key: str) -> Key:
@@ -97,7 +110,7 @@ def turn(conversation_id: str, occurred_at: datetime) -> Key:
 
 
 def work_order(conversation_id: str, order_id: str) -> Key:
-    return conversation(conversation_id), f"{WORK_ORDERS}{escape(order_id)}"
+    return conversation(conversation_id), f"{WORK_ORDERS}{free(order_id)}"
 
 
 def claim(name: str, key: str) -> Key:

@@ -15,7 +15,8 @@ from typing import Any
 
 from afterturn.aws.table import ENTITY, PROPERTY_RECENCY, WORK_ORDER, Index
 from afterturn.clock import to_text
-from afterturn.model import Conversation, Message, SettledTurn, Status, WorkOrder
+from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn, Status, WorkOrder
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.layout import LayoutKind, LayoutSource
 from afterturn.store.dynamodb.requests import Plain, Query, all_starting
@@ -31,20 +32,27 @@ Fetch = Callable[[int, Any], Awaitable[tuple[list[Plain], Any]]]
 
 
 class ConversationReader:
-    def __init__(self, table: Table, layout_source: LayoutSource) -> None:
-        self._table = table
-        self._layout_source = layout_source
+    """The reading part of the store."""
+
+    _table: Table
+    _layout_source: LayoutSource
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         item = await self._table.get(keys.meta(conversation_id))
         return None if item is None else rows.conversation(item)
 
-    async def messages(self, conversation_id: str, limit: int | None) -> tuple[Message, ...]:
+    async def meta(self, conversation_id: str) -> ConversationMeta | None:
+        conversation = await self.conversation(conversation_id)
+        return None if conversation is None else invariants.meta_of(conversation)
+
+    async def messages(self, conversation_id: str, *, limit: int | None = None) -> tuple[Message, ...]:
         query = Query(keys.conversation(conversation_id), within=all_starting(keys.MESSAGES), newest_first=True)
         newest_first = [rows.message(item) async for item in self._table.items(query, limit)]
         return tuple(reversed(newest_first))
 
-    async def turns(self, conversation_id: str, after: datetime | None, limit: int) -> tuple[SettledTurn, ...]:
+    async def turns(
+        self, conversation_id: str, *, after: datetime | None = None, limit: int
+    ) -> tuple[SettledTurn, ...]:
         low, high = all_starting(keys.TURNS)
         if after is not None:
             low = keys.turn(conversation_id, after)[1] + "$"
@@ -55,7 +63,7 @@ class ConversationReader:
         meta = await self._table.get(keys.meta(conversation_id), ["propertyId"]) or {}
         return tuple(rows.turn(item, conversation_id, meta.get("propertyId")) for item in items)
 
-    async def recency(self, part: Range, before: RecencyKey | None, limit: int) -> Slice:
+    async def recency(self, part: Range, *, before: RecencyKey | None = None, limit: int) -> Slice:
         """One query for ``single`` and for a property; one for each shard of ``sharded``; for ``monthly`` one for each
         month that the page covers and one for the list of months."""
         window = _Window.of(part, before)
@@ -66,8 +74,53 @@ class ConversationReader:
         items, exhausted = await merge(sources, limit)
         return Slice(rows=tuple(rows.conversation(item) for item in items), exhausted=exhausted)
 
-    async def scan(self, after: str | None, limit: int) -> tuple[Conversation, ...]:
+    async def scan(self, *, after: str | None = None, limit: int) -> tuple[Conversation, ...]:
         """Reads ids from GSI3, then the conversations, strongly consistent."""
+        return tuple(rows.conversation(item) for item in await self._scan(after, limit))
+
+    async def work_orders(
+        self,
+        *,
+        conversation_id: str | None = None,
+        open_only: bool = True,
+        after: WorkOrderKey | None = None,
+        limit: int,
+    ) -> tuple[WorkOrder, ...]:
+        if conversation_id is not None:
+            query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
+            orders = [
+                order
+                async for item in self._table.items(query)
+                if (order := rows.work_order(item)).status is Status.OPEN or not open_only
+                if after is None or WorkOrderKey.of(order) > after
+            ]
+        else:
+            partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
+            above = None if after is None else keys.urgency(after.rank, after.opened_at, after.order_id)
+            queries = [Query(partition, index=WORK_ORDER, above=above) for partition in partitions]
+            orders = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
+        return tuple(sorted(orders, key=WorkOrderKey.of)[:limit])
+
+    async def counts(self) -> Mapping[str, int]:
+        """Reads every conversation item: one read unit for each 4 KB. Not for polling."""
+        totals = dict.fromkeys(("conversations", "messages", "turns", "stamps"), 0)
+        after: str | None = None
+        while items := await self._scan(after, _LARGEST_READ):
+            for item in items:
+                totals["conversations"] += 1
+                totals["messages"] += item.get("messageCount") or 0
+                totals["turns"] += item.get("turnCount") or 0
+                totals["stamps"] += sum(
+                    1 for name, value in item.items() if name.startswith(rows.STAMP) and value.get("through")
+                )
+            after = items[-1]["id"]
+        kinds = [item["name"] async for item in self._table.items(Query(keys.JOB_KINDS))]
+        return totals | {
+            "openWorkOrders": await self._table.count(Query(keys.OPEN_WORK_ORDERS, index=WORK_ORDER)),
+            "jobs": sum([await self._table.count(Query(keys.waiting_jobs(kind))) for kind in kinds]),
+        }
+
+    async def _scan(self, after: str | None, limit: int) -> list[Plain]:
         items: list[Plain] = []
         while len(items) < limit:
             query = Query(keys.CONVERSATIONS, index=ENTITY, above=after or None)
@@ -78,49 +131,7 @@ class ConversationReader:
             if len(ids) < missing:
                 break
             after = ids[-1]
-        return tuple(rows.conversation(item) for item in items)
-
-    async def work_orders(
-        self, conversation_id: str | None, open_only: bool, after: WorkOrderKey | None, limit: int
-    ) -> tuple[WorkOrder, ...]:
-        if conversation_id is not None:
-            query = Query(keys.conversation(conversation_id), within=all_starting(keys.WORK_ORDERS))
-            all_orders = [rows.work_order(item) async for item in self._table.items(query)]
-            orders = [
-                order
-                for order in all_orders
-                if _is_wanted(order, open_only) and (after is None or WorkOrderKey.of(order) > after)
-            ]
-            return tuple(sorted(orders, key=WorkOrderKey.of)[:limit])
-        partitions = [keys.OPEN_WORK_ORDERS] if open_only else [keys.OPEN_WORK_ORDERS, keys.CLOSED_WORK_ORDERS]
-        above = None if after is None else keys.urgency(after.rank, after.opened_at, after.order_id)
-        queries = [Query(partition, index=WORK_ORDER, above=above) for partition in partitions]
-        found_orders = [rows.work_order(item) for query in queries async for item in self._table.items(query, limit)]
-        return tuple(sorted(found_orders, key=WorkOrderKey.of)[:limit])
-
-    async def counts(self) -> Mapping[str, int]:
-        """Reads every conversation item: one read unit for each 4 KB. Not for polling."""
-        totals = dict.fromkeys(("conversations", "messages", "turns", "stamps"), 0)
-        after: str | None = None
-        while True:
-            query = Query(keys.CONVERSATIONS, index=ENTITY, above=after)
-            ids = [key[ENTITY.sk] async for key in self._table.items(query, _LARGEST_READ)]
-            items = await self._table.get_many(keys.meta(conversation_id) for conversation_id in ids)
-            for item in items.values():
-                totals["conversations"] += 1
-                totals["messages"] += item.get("messageCount") or 0
-                totals["turns"] += item.get("turnCount") or 0
-                totals["stamps"] += sum(
-                    1 for name, value in item.items() if name.startswith(rows.STAMP) and value.get("through")
-                )
-            if len(ids) < _LARGEST_READ:
-                break
-            after = ids[-1]
-        kinds = [item["name"] async for item in self._table.items(Query(keys.JOB_KINDS))]
-        return totals | {
-            "openWorkOrders": await self._table.count(Query(keys.OPEN_WORK_ORDERS, index=WORK_ORDER)),
-            "jobs": sum([await self._table.count(Query(keys.waiting_jobs(kind))) for kind in kinds]),
-        }
+        return items
 
     async def _partitions(self, part: Range, before: RecencyKey | None) -> tuple[Index, list[list[str]]]:
         if part.of_property:
@@ -169,10 +180,6 @@ class _Window:
         if self.low is not None and self.high is not None:
             return Query(partition, index=index, newest_first=True, within=(self.low, self.high))
         return Query(partition, index=index, newest_first=True, since=self.low, below=self.high)
-
-
-def _is_wanted(order: WorkOrder, open_only: bool) -> bool:
-    return not open_only or order.status is Status.OPEN
 
 
 @dataclass(slots=True)

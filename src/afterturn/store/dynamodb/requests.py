@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from afterturn.aws.table import Index
-from afterturn.errors import InvalidRecord
+from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.keys import Key
 
 
@@ -212,7 +212,9 @@ MAX_TRANSACTION_ITEMS = 100
 def to_value(value: Any) -> dict[str, Any]:
     """One attribute value. Raises InvalidRecord for text that cannot be encoded."""
     if isinstance(value, str):
-        return {"S": value if value.isascii() else encodable(value)}
+        if not value.isascii():
+            keys.encoded(value)
+        return {"S": value}
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, int):
@@ -261,14 +263,4 @@ def _value_bytes(value: Any) -> int:
 
 
 def _text_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(encodable(text).encode())
-
-
-def encodable(text: str) -> str:
-    """The text; raises InvalidRecord where it cannot be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        problem = f"has a lone surrogate at character {error.start}, which no encoding can hold"
-        raise InvalidRecord("", problem) from None
-    return text
+    return len(text) if text.isascii() else len(keys.encoded(text))

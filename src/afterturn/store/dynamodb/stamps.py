@@ -46,12 +46,11 @@ _MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
 
 
 class StampStore:
-    """``claims_kept``: the time to live of claims."""
+    """The part of the store that reactions use. ``_claims_kept``: the time to live of claims."""
 
-    def __init__(self, table: Table, clock: Clock, claims_kept: timedelta) -> None:
-        self._table = table
-        self._clock = clock
-        self._claims_kept = claims_kept
+    _table: Table
+    _clock: Clock
+    _claims_kept: timedelta
 
     async def window(self, conversation_id: str, consumer: str) -> ReactionWindow | None:
         item = await self._table.get(keys.meta(conversation_id))
@@ -75,15 +74,15 @@ class StampStore:
         return ReactionWindow(conversation=conversation, messages=tuple(messages), through=conversation.settled_at)
 
     async def stamp(
-        self, conversation_id: str, consumer: str, new_stamp: Stamp, through: datetime, now: datetime
+        self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
         """Writes nothing for an unknown conversation."""
-        data = rows.to_dump(new_stamp.model_dump(mode="json")["data"])
+        data = rows.to_dump(stamp.model_dump(mode="json")["data"])
         written = rows.stamp_item(StoredStamp.model_construct(through=through, at=now), data, 0)
         size = item_bytes({rows.STAMP + consumer: written})
         if size > MAX_ITEM_BYTES:
             raise InvalidRecord("data", f"has {size} bytes; DynamoDB holds at most {MAX_ITEM_BYTES} an item")
-        orders = _merge_orders(new_stamp.work_orders)
+        orders = _merge_orders(stamp.work_orders)
         if len(orders) > _MAX_WORK_ORDERS:
             raise InvalidRecord("workOrders", f"are {len(orders)}; one transaction holds at most {_MAX_WORK_ORDERS}")
         sent: Plain = {}
@@ -105,12 +104,12 @@ class StampStore:
             if before and before.get("failedThrough"):
                 actions.append(delete(keys.failure(consumer, conversation_id)))
             written_orders = [_write_order(key, order, items.get(key)) for key, order in orders.items()]
-            await self._carry_out([*actions, *(action for action in written_orders if action is not None)])
+            await self._table.commit([*actions, *(action for action in written_orders if action is not None)])
             return True
 
         return await self._table.until_done(unit)
 
-    async def fail(self, conversation_id: str, consumer: str, through: datetime, error: str, now: datetime) -> None:
+    async def fail(self, conversation_id: str, consumer: str, *, through: datetime, error: str, now: datetime) -> None:
         async def unit() -> None:
             item = await self._table.get(keys.meta(conversation_id), ["PK", rows.STAMP + consumer])
             if item is None:
@@ -141,7 +140,7 @@ class StampStore:
         stamp = (item or {}).get(rows.STAMP + consumer)
         return rows.stamp(stamp).failed_through if stamp else None
 
-    async def request(self, conversation_id: str, consumers: Sequence[str], now: datetime) -> None:
+    async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
         """Writes nothing for an unknown conversation."""
         names = list(dict.fromkeys(consumers))
 
@@ -162,11 +161,11 @@ class StampStore:
                 if before:
                     lifted.append(delete(keys.failure(name, conversation_id)))
             if sets:
-                await self._carry_out([update(keys.meta(conversation_id), sets, all_of(*conditions)), *lifted])
+                await self._table.commit([update(keys.meta(conversation_id), sets, all_of(*conditions)), *lifted])
 
         await self._table.until_done(unit)
 
-    async def failures(self, after: FailureKey | None, limit: int) -> tuple[Failure, ...]:
+    async def failures(self, *, after: FailureKey | None = None, limit: int) -> tuple[Failure, ...]:
         above = None if after is None else keys.failure(after.consumer, after.conversation_id)[1]
         items = self._table.items(Query(keys.FAILURES, above=above), limit)
         return tuple(
@@ -176,7 +175,7 @@ class StampStore:
             ]
         )
 
-    async def claim(self, name: str, key: str, value: JsonValue) -> JsonValue:
+    async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
         until = self._clock() + self._claims_kept
         item = {"kind": "claim", "value": rows.to_dump(value), TTL_ATTRIBUTE: int(until.timestamp())}
         if (size := item_bytes(item)) > MAX_ITEM_BYTES - 4096:
@@ -214,7 +213,7 @@ class StampStore:
                 if registration != known.get(name)
             ]
             if changed:
-                await self._carry_out(changed)
+                await self._table.commit(changed)
 
         await self._table.until_done(unit)
 
@@ -249,13 +248,6 @@ class StampStore:
         turns = [turn async for turn in self._table.items(query)]
         times = [at for turn in turns if (at := rows.time_or_none(turn.get("oldestAt"))) is not None]
         return min((turn["firstSeq"] for turn in turns), default=0), min(times, default=None)
-
-    async def _carry_out(self, actions: Sequence[WriteAction]) -> None:
-        """A single write outside of a transaction costs half."""
-        if len(actions) == 1:
-            await self._table.write(actions[0])
-        else:
-            await self._table.transact(actions)
 
     async def _write_if_there(self, action: WriteAction) -> bool:
         async def unit() -> bool:

@@ -8,6 +8,7 @@ on that. Reads are consistent, so a job that was written can be leased at once.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from typing import Any
 from afterturn.aws.table import TTL_ATTRIBUTE
 from afterturn.clock import Clock, to_text
 from afterturn.model import Channel
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
@@ -36,26 +38,28 @@ from afterturn.store.dynamodb.requests import (
 )
 from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.jobs import Job, LeasedJob, WaitingJob
-from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, Ties, load_state
+from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, Ties, TypedReads, dump_state, load_state
 
 
-class State:
-    """``clock``: from it a record's expiry is counted; DynamoDB removes the item after that."""
+class StateTable(TypedReads):
+    """The part of the store that keeps typed state and opt-outs. DynamoDB removes an item after its record expires."""
 
-    def __init__(self, table: Table, clock: Clock) -> None:
-        self._table = table
-        self._clock = clock
+    _table: Table
+    _clock: Clock
 
-    async def put(self, record: StateRecord, dump: str) -> bool:
-        """``dump``: its value as JSON."""
+    async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
+        dumps = [dump_state(record) for record in records]  # an invalid record is refused before any is written
+        return await asyncio.gather(*map(self._put_record, records, dumps))
+
+    async def _put_record(self, record: StateRecord, dump: str) -> bool:
         item: Plain = {"kind": "state", "value": dump, "version": record.version}
         if record.kept_for is not None:
             item[TTL_ATTRIBUTE] = int((self._clock() + record.kept_for).timestamp()) + 1
         bound = record.version + 1 if record.ties is Ties.LAST else record.version
         return await self._put(keys.state(record.kind, record.key), item, below("version", value=bound))
 
-    async def get_many(self, wanted: Mapping[type[StateRecord], Collection[str]]) -> StateRecords:
-        kinds = {keys.state(kind.kind, key): (kind, key) for kind, some in wanted.items() for key in some}
+    async def get_many(self, keys_by_kind: Mapping[type[StateRecord], Collection[str]]) -> StateRecords:
+        kinds = {keys.state(kind.kind, key): (kind, key) for kind, names in keys_by_kind.items() for key in names}
         items = await self._table.get_many(kinds)
         return StateRecords(load_state(*kinds[key], item["version"], item["value"]) for key, item in items.items())
 
@@ -69,10 +73,10 @@ class State:
         item = await self._table.get(keys.opt_out(channel, address))
         return None if item is None else _opt_out(item)
 
-    async def opt_outs(self, after: OptOutKey | None, limit: int) -> tuple[OptOut, ...]:
+    async def opt_outs(self, *, after: OptOutKey | None = None, limit: int) -> tuple[OptOut, ...]:
         above = None if after is None else keys.opt_out(after.channel, after.address)[1]
-        found = self._table.items(Query(keys.OPT_OUTS, above=above), limit)
-        return tuple([_opt_out(item) async for item in found])
+        items = self._table.items(Query(keys.OPT_OUTS, above=above), limit)
+        return tuple([_opt_out(item) async for item in items])
 
     async def _put(self, key: Key, item: Plain, condition: Condition) -> bool:
         call = uuid.uuid4().hex
@@ -86,7 +90,7 @@ class State:
                 stored = conflict.item or await self._table.get(key)
                 if stored is None:
                     raise
-                return stored.get("call") == call  # our own write, whose answer was lost
+                return stored.get("call") == call  # our own write, whose response was lost
             return True
 
         return await self._table.until_done(unit)
@@ -97,67 +101,68 @@ def _opt_out(item: Plain) -> OptOut:
 
 
 _PAGE = 25
-"""Rows looked at for one request, or as many as are wanted: those that others took meanwhile are passed over."""
+"""Rows read at once, or more if more are requested: those that others leased meanwhile are skipped."""
 
 
-class Jobs:
-    """``done_kept``: after that time DynamoDB may forget that a job was done."""
+class JobTable:
+    """The part of the store that keeps jobs. ``_claims_kept``: how long a job is remembered after it was done."""
 
-    def __init__(self, table: Table, clock: Clock, done_kept: timedelta) -> None:
-        self._table = table
-        self._clock = clock
-        self._done_kept = done_kept
+    _table: Table
+    _clock: Clock
+    _claims_kept: timedelta
 
-    async def add(self, job: Job, dump: str) -> None:
-        """``dump``: its value as JSON."""
+    async def add_jobs(self, jobs: Sequence[Job]) -> None:
+        await asyncio.gather(*(self._add_job(job, dump) for job, dump in invariants.jobs_to_add(jobs).values()))
+
+    async def _add_job(self, job: Job, dump: str) -> None:
         await self._table.write(put(keys.job_kind(job.kind), {"kind": "job kind", "name": job.kind}))
         known, call = keys.job(job.kind, job.key), uuid.uuid4().hex
         waiting = keys.waiting_job(job.kind, job.due_at, job.key)
         actions = [put(known, {"kind": "job", "call": call}, IS_NEW), put(waiting, rows.job_item(job, dump))]
-        await self._carry_out(actions, shown_at=known, by=("call", call))
+        await self._transact(actions, shown_at=known, by=("call", call))
 
-    async def lease(self, kind: str, now: datetime, until: datetime, limit: int) -> Sequence[LeasedJob]:
-        lease = uuid.uuid4().hex
+    async def lease_jobs(self, kind: str, *, now: datetime, lease: timedelta, limit: int) -> Sequence[LeasedJob]:
+        until, lease_id = invariants.lease_end(now, lease), uuid.uuid4().hex
         due = Query(keys.waiting_jobs(kind), below=to_text(now) + "$")
-        taken: list[LeasedJob] = []
+        leased: list[LeasedJob] = []
         start: Any = None
-        while len(taken) < limit:
-            found, start = await self._table.query(due, max(limit, _PAGE), start)
-            for item in found:
-                if len(taken) < limit and await self._take(item, until, lease):
+        while len(leased) < limit:
+            items, start = await self._table.query(due, max(limit, _PAGE), start)
+            for item in items:
+                if len(leased) < limit and await self._lease(item, until, lease_id):
                     fields = rows.job_fields(item)
-                    taken.append(LeasedJob(**fields, attempts=item["attempts"] + 1, until=until, lease=lease))
+                    leased.append(LeasedJob(**fields, attempts=item["attempts"] + 1, until=until, lease=lease_id))
             if start is None:
                 break
-        return taken
+        return leased
 
-    async def complete(self, taken: LeasedJob) -> bool:
-        known = keys.job(taken.kind, taken.key)
-        forgotten = self._clock() + self._done_kept
-        attributes = {"done": True, "lease": taken.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
-        return await self._carry_out(
-            [delete(_place(taken), equals("lease", value=taken.lease)), update(known, attributes, IS_THERE)],
+    async def complete(self, job: LeasedJob) -> bool:
+        known = keys.job(job.kind, job.key)
+        forgotten = self._clock() + self._claims_kept
+        attributes = {"done": True, "lease": job.lease, TTL_ATTRIBUTE: int(forgotten.timestamp())}
+        return await self._transact(
+            [delete(_waiting(job), equals("lease", value=job.lease)), update(known, attributes, IS_THERE)],
             shown_at=known,
-            by=("lease", taken.lease),
+            by=("lease", job.lease),
         )
 
-    async def retry_later(self, taken: LeasedJob, until: datetime, attempts: int | None) -> bool:
-        item = await self._table.get(_place(taken))
-        if item is None or item.get("lease") != taken.lease:
+    async def retry_later(self, job: LeasedJob, *, until: datetime, attempts: int | None = None) -> bool:
+        item = await self._table.get(_waiting(job))
+        if item is None or item.get("lease") != job.lease:
             return False
         call = uuid.uuid4().hex
         after = {name: value for name, value in item.items() if name not in ("PK", "SK", "lease")} | {"call": call}
         if attempts is not None:
             after["attempts"] = attempts
-        return await self._move(item, until, after, equals("lease", value=taken.lease), by=("call", call))
+        return await self._move(item, until, after, equals("lease", value=job.lease), by=("call", call))
 
-    async def waiting(self, kind: str, limit: int) -> Sequence[WaitingJob]:
+    async def waiting_jobs(self, kind: str, *, limit: int) -> Sequence[WaitingJob]:
         return [
             WaitingJob(**rows.job_fields(item), visible_at=item["SK"].partition("#")[0], attempts=item["attempts"])
             async for item in self._table.items(Query(keys.waiting_jobs(kind)), limit)
         ]
 
-    async def _take(self, item: Plain, until: datetime, lease: str) -> bool:
+    async def _lease(self, item: Plain, until: datetime, lease: str) -> bool:
         after = {name: value for name, value in item.items() if name not in ("PK", "SK", "call")}
         after |= {"lease": lease, "attempts": item["attempts"] + 1}
         is_same = all_of(equals("attempts", value=item["attempts"]), unchanged("lease", value=item.get("lease")))
@@ -167,13 +172,13 @@ class Jobs:
         self, item: Plain, visible_at: datetime, after: Plain, condition: Condition, by: tuple[str, str]
     ) -> bool:
         before = item["PK"], item["SK"]
-        place = keys.waiting_job(item["job"], visible_at, item["key"])
-        actions = [put(place, after, condition)] if place == before else [delete(before, condition), put(place, after)]
-        return await self._carry_out(actions, shown_at=place, by=by)
+        key = keys.waiting_job(item["job"], visible_at, item["key"])
+        actions = [put(key, after, condition)] if key == before else [delete(before, condition), put(key, after)]
+        return await self._transact(actions, shown_at=key, by=by)
 
-    async def _carry_out(self, actions: Sequence[WriteAction], *, shown_at: Key, by: tuple[str, str]) -> bool:
-        """False where somebody else came first. ``shown_at``, ``by``: the item and the attribute that tell our own
-        write, whose answer was lost, from somebody else's."""
+    async def _transact(self, actions: Sequence[WriteAction], *, shown_at: Key, by: tuple[str, str]) -> bool:
+        """False if somebody else came first. ``shown_at``, ``by``: the item and the attribute that distinguish our own
+        write, whose response was lost, from somebody else's."""
 
         async def unit() -> bool:
             try:
@@ -190,5 +195,5 @@ class Jobs:
         return await self._table.until_done(unit)
 
 
-def _place(taken: LeasedJob) -> Key:
-    return keys.waiting_job(taken.kind, taken.until, taken.key)
+def _waiting(job: LeasedJob) -> Key:
+    return keys.waiting_job(job.kind, job.until, job.key)

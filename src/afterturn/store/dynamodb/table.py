@@ -165,6 +165,13 @@ class Table:
         }
         await self._call("transact_write_items", params)
 
+    async def commit(self, actions: Sequence[WriteAction]) -> None:
+        """All of the writes or none; a single one without a transaction, which costs half."""
+        if len(actions) == 1:
+            await self.write(actions[0])
+        else:
+            await self.transact(actions)
+
     async def until_done(self, unit: Callable[[], Awaitable[T]]) -> T:
         """Repeat a read-plan-write cycle until it does not conflict. Raises StoreBusy after too many attempts."""
         attempt = 0

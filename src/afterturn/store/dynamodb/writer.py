@@ -60,7 +60,7 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Table, WriteConflict
-from afterturn.store.port import Settled
+from afterturn.store.port import Job, Settled
 
 _MAX_SAVED_BYTES = 3_000_000
 
@@ -77,7 +77,9 @@ class _Attempts:
 
 
 class ConversationWriter:
-    """``remember``: the number of heads cached in memory. A cached head saves the read before a settle. A stale one
+    """The writing part of the store.
+
+    ``remember``: the number of heads cached in memory. A cached head saves the read before a settle. A stale one
     costs a refused transaction and a read, never more: every write is conditional on the revision that it was planned
     with.
     """
@@ -91,29 +93,119 @@ class ConversationWriter:
         self._kinds: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
+    async def save_conversation(self, meta: ConversationMeta, *, now: datetime) -> Conversation:
         async with self._alone(meta.id):
             return await self._table.until_done(lambda: self._save_conversation(meta, now))
 
     async def save_messages(
-        self, meta: ConversationMeta, messages: Sequence[Message], now: datetime, jobs: JobsToAdd
+        self, meta: ConversationMeta, messages: Sequence[Message], *, now: datetime, jobs: Sequence[Job] = ()
     ) -> int:
         """One transaction for each 30 messages or 3 MB. A crash between two leaves the first ones saved, without
         jobs.
         """
-        added = 0
-        await self._note_kinds(jobs)
+        added, to_add = 0, invariants.jobs_to_add(jobs)
+        await self._note_kinds(to_add)
         async with self._alone(meta.id):
             *earlier, last = _parts(messages)
             for part in earlier:
                 added += await self._table.until_done(partial(self._save, meta, part, now, {}))
-            return added + await self._table.until_done(partial(self._save, meta, last, now, jobs))
+            return added + await self._table.until_done(partial(self._save, meta, last, now, to_add))
 
-    async def settle(self, turn: Turn, now: datetime, emitter: str, jobs: JobsToAdd) -> Settled:
-        attempts = _Attempts(call=uuid.uuid4().hex)
-        await self._note_kinds(jobs)
+    async def settle(self, turn: Turn, *, now: datetime, emitter: str, jobs: Sequence[Job] = ()) -> Settled:
+        attempts, to_add = _Attempts(call=uuid.uuid4().hex), invariants.jobs_to_add(jobs)
+        await self._note_kinds(to_add)
         async with self._alone(turn.conversation.id):
-            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, jobs))
+            return await self._table.until_done(lambda: self._settle(turn, now, emitter, attempts, to_add))
+
+    async def edit_message(self, conversation_id: str, provider_id: str, text: str, *, at: datetime) -> bool:
+        """Searches the thread from its end: edits are rare and mostly of recent messages."""
+        text, at = invariants.edit_of(text, at)
+        changes = {"text": text, "editedAt": to_text(at)}
+        is_sent = False
+
+        async def unit() -> bool:
+            nonlocal is_sent
+            known = await self._table.get(keys.known_provider(conversation_id, provider_id))
+            item = None if known is None else await self._message(conversation_id, known["seq"])
+            if item is None:
+                return False
+            if is_sent and all(item.get(name) == value for name, value in changes.items()):
+                return True  # our own write, whose response was lost
+            if not invariants.edit_changes(item["text"], rows.time_or_none(item.get("editedAt")), text, at):
+                return False
+            if (size := item_bytes(item | changes)) > MAX_ITEM_BYTES:
+                problem = f"makes a message of {size} bytes with its attachments; DynamoDB holds {MAX_ITEM_BYTES}"
+                raise InvalidRecord("text", problem)
+            is_sent = True
+            is_same = all_of(IS_THERE, unchanged("editedAt", value=item.get("editedAt")))
+            edit = update((item["PK"], item["SK"]), changes, is_same)
+            # A message that the row does not preview now never will be: a preview gives way to newer messages only.
+            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
+            preview = (meta or {}).get("preview")
+            if preview is None or preview["messageId"] != item["id"]:
+                await self._table.write(edit)
+            else:
+                changed = {"preview": preview | {"text": invariants.preview_text(text)}}
+                is_previewed = equals("preview", value=preview)
+                await self._table.transact([edit, update(keys.meta(conversation_id), changed, is_previewed)])
+            return True
+
+        return await self._table.until_done(unit)
+
+    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
+        async def unit() -> None:
+            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
+            preview = (meta or {}).get("preview")
+            if preview is None or preview["messageId"] != message_id:
+                return
+            changed = {name: value for name, value in preview.items() if name != "sendProblem"}
+            if problem is not None:
+                changed["sendProblem"] = problem.to_json()
+            if changed != preview:
+                is_same = equals("preview", value=preview)
+                await self._table.write(update(keys.meta(conversation_id), {"preview": changed}, is_same))
+
+        await self._table.until_done(unit)
+
+    async def patch_conversation(
+        self, conversation_id: str, patch: ConversationPatch, *, revision: int | None, now: datetime
+    ) -> Conversation:
+        """Also raises ``rev``, so a concurrent turn is planned again."""
+        call = uuid.uuid4().hex
+
+        async def unit() -> Conversation:
+            item = await self._table.get(keys.meta(conversation_id))
+            if item is None:
+                raise NotFound(f"no conversation {conversation_id!r}")
+            if item.get("patchedBy") == call:
+                return rows.conversation(item)  # our own write, whose response was lost
+            stored = item.get("revision") or 0
+            invariants.check_revision(conversation_id, stored, revision)
+            changes = _patch_attributes(patch, item.get("messageCount") or 0)
+            attributes = {"revision": stored + 1, "patchedAt": to_text(now), "patchedBy": call}
+            is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))
+            written = update(keys.meta(conversation_id), changes | attributes, is_same, adds={"rev": 1})
+            return rows.conversation(await self._table.write(written))
+
+        return await self._table.until_done(unit)
+
+    async def close_work_order(self, conversation_id: str, order_id: str, *, now: datetime) -> WorkOrder | None:
+        """Moves the work order from the open to the closed partition of its index."""
+        key = keys.work_order(conversation_id, order_id)
+
+        async def unit() -> WorkOrder | None:
+            item = await self._table.get(key)
+            if item is None:
+                return None
+            stored = rows.work_order(item)
+            if stored.status is Status.CLOSED:
+                return stored
+            closed = stored.model_copy(update={"status": Status.CLOSED})
+            changes = rows.urgency_attributes(closed) | {"status": closed.status.value, "closedAt": to_text(now)}
+            is_same = [equals(name, value=item[name]) for name in ("urgency", "status")]
+            return rows.work_order(await self._table.write(update(key, changes, all_of(*is_same))))
+
+        return await self._table.until_done(unit)
 
     async def _save_conversation(self, meta: ConversationMeta, now: datetime) -> Conversation:
         """One write if the guess whether the conversation exists is right; else two."""
@@ -229,6 +321,17 @@ class ConversationWriter:
                 return item
         return None
 
+    async def _message(self, conversation_id: str, seq: int) -> Plain | None:
+        query = Query(
+            keys.conversation(conversation_id),
+            within=all_starting(keys.MESSAGES),
+            newest_first=True,
+            only=equals("seq", value=seq),
+        )
+        async for item in self._table.items(query):
+            return item
+        return None
+
     async def _note_month(self, plan: WritePlan, layouts: RecencyLayouts) -> None:
         """Record a month before its first row is written, so readers of that layout miss none."""
         if plan.row_at is None or not layouts.monthly:
@@ -282,111 +385,6 @@ def _event_of(turn: SettledTurn) -> TurnSettled:
         occurred_at=turn.occurred_at,
         flush_mode=turn.flush_mode,
     )
-
-
-class ConversationEditor:
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    async def edit_message(self, conversation_id: str, provider_id: str, text: str, at: datetime) -> bool:
-        """Searches the thread from its end: edits are rare and mostly of recent messages."""
-        changes = {"text": text, "editedAt": to_text(at)}
-        is_sent = False
-
-        async def unit() -> bool:
-            nonlocal is_sent
-            known = await self._table.get(keys.known_provider(conversation_id, provider_id))
-            item = None if known is None else await self._message(conversation_id, known["seq"])
-            if item is None:
-                return False
-            if is_sent and all(item.get(name) == value for name, value in changes.items()):
-                return True  # our own write, whose response was lost
-            if not invariants.edit_changes(item["text"], rows.time_or_none(item.get("editedAt")), text, at):
-                return False
-            if (size := item_bytes(item | changes)) > MAX_ITEM_BYTES:
-                problem = f"makes a message of {size} bytes with its attachments; DynamoDB holds {MAX_ITEM_BYTES}"
-                raise InvalidRecord("text", problem)
-            is_sent = True
-            is_same = all_of(IS_THERE, unchanged("editedAt", value=item.get("editedAt")))
-            edit = update((item["PK"], item["SK"]), changes, is_same)
-            # A message that the row does not preview now never will be: a preview gives way to newer messages only.
-            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
-            preview = (meta or {}).get("preview")
-            if preview is None or preview["messageId"] != item["id"]:
-                await self._table.write(edit)
-            else:
-                changed = {"preview": preview | {"text": invariants.preview_text(text)}}
-                is_previewed = equals("preview", value=preview)
-                await self._table.transact([edit, update(keys.meta(conversation_id), changed, is_previewed)])
-            return True
-
-        return await self._table.until_done(unit)
-
-    async def set_send_problem(self, conversation_id: str, message_id: str, problem: SendProblem | None) -> None:
-        async def unit() -> None:
-            meta = await self._table.get(keys.meta(conversation_id), ["preview"])
-            preview = (meta or {}).get("preview")
-            if preview is None or preview["messageId"] != message_id:
-                return
-            changed = {name: value for name, value in preview.items() if name != "sendProblem"}
-            if problem is not None:
-                changed["sendProblem"] = problem.to_json()
-            if changed != preview:
-                is_same = equals("preview", value=preview)
-                await self._table.write(update(keys.meta(conversation_id), {"preview": changed}, is_same))
-
-        await self._table.until_done(unit)
-
-    async def patch_conversation(
-        self, conversation_id: str, patch: ConversationPatch, revision: int | None, now: datetime
-    ) -> Conversation:
-        """Also raises ``rev``, so a concurrent turn is planned again."""
-        call = uuid.uuid4().hex
-
-        async def unit() -> Conversation:
-            item = await self._table.get(keys.meta(conversation_id))
-            if item is None:
-                raise NotFound(f"no conversation {conversation_id!r}")
-            if item.get("patchedBy") == call:
-                return rows.conversation(item)  # our own write, whose response was lost
-            stored = item.get("revision") or 0
-            invariants.check_revision(conversation_id, stored, revision)
-            changes = _patch_attributes(patch, item.get("messageCount") or 0)
-            attributes = {"revision": stored + 1, "patchedAt": to_text(now), "patchedBy": call}
-            is_same = all_of(IS_THERE, unchanged("rev", value=item.get("rev")))
-            written = update(keys.meta(conversation_id), changes | attributes, is_same, adds={"rev": 1})
-            return rows.conversation(await self._table.write(written))
-
-        return await self._table.until_done(unit)
-
-    async def close_work_order(self, conversation_id: str, order_id: str, now: datetime) -> WorkOrder | None:
-        """Moves the work order from the open to the closed partition of its index."""
-        key = keys.work_order(conversation_id, order_id)
-
-        async def unit() -> WorkOrder | None:
-            item = await self._table.get(key)
-            if item is None:
-                return None
-            stored = rows.work_order(item)
-            if stored.status is Status.CLOSED:
-                return stored
-            closed = stored.model_copy(update={"status": Status.CLOSED})
-            changes = rows.urgency_attributes(closed) | {"status": closed.status.value, "closedAt": to_text(now)}
-            is_same = [equals(name, value=item[name]) for name in ("urgency", "status")]
-            return rows.work_order(await self._table.write(update(key, changes, all_of(*is_same))))
-
-        return await self._table.until_done(unit)
-
-    async def _message(self, conversation_id: str, seq: int) -> Plain | None:
-        query = Query(
-            keys.conversation(conversation_id),
-            within=all_starting(keys.MESSAGES),
-            newest_first=True,
-            only=equals("seq", value=seq),
-        )
-        async for item in self._table.items(query):
-            return item
-        return None
 
 
 def _patch_attributes(patch: ConversationPatch, message_count: int) -> Plain:

@@ -58,9 +58,7 @@ def find(connection: sqlite3.Connection, conversation_id: str) -> Conversation |
 
 def meta(connection: sqlite3.Connection, conversation_id: str) -> ConversationMeta | None:
     conversation = find(connection, conversation_id)
-    if conversation is None:
-        return None
-    return ConversationMeta(**{name: getattr(conversation, name) for name in ConversationMeta.model_fields})
+    return None if conversation is None else invariants.meta_of(conversation)
 
 
 def save_messages(
