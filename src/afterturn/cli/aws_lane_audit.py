@@ -157,10 +157,10 @@ def _as_text(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> No
 
 def _difference(each: LaneFinding) -> str:
     if each.fault in (LaneFault.INVALID, LaneFault.UNKNOWN):
-        return f"expected {each.wanted}" if each.fault is LaneFault.UNKNOWN else each.wanted
-    if each.found is None:
-        return f"expected {each.wanted}"
-    return f"found {each.found}, expected {each.wanted}"
+        return f"expected {each.expected}" if each.fault is LaneFault.UNKNOWN else each.expected
+    if each.actual is None:
+        return f"expected {each.expected}"
+    return f"found {each.actual}, expected {each.expected}"
 
 
 def _as_json(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> None:
@@ -181,8 +181,8 @@ def _as_json(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> No
                     "kind": each.kind.value,
                     "runtime": each.runtime,
                     "setting": each.setting,
-                    "found": each.found,
-                    "wanted": each.wanted,
+                    "found": each.actual,
+                    "wanted": each.expected,
                 }
                 for each in report.findings
             ],

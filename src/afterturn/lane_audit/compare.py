@@ -62,8 +62,8 @@ def audit(wanted: LaneConfig, runtimes: Sequence[Runtime], feeds: Sequence[Event
     unread: list[Unread] = []
     for one in sets:
         own = list(_findings(wanted, one))
-        if one.runtime.lacks is not None:
-            own.insert(0, one.missing(one.runtime.lacks, "it to be there"))
+        if one.runtime.lacking is not None:
+            own.insert(0, one.missing(one.runtime.lacking, "it to be there"))
         findings += own
         unread += _unread(one, {finding.setting for finding in own})
     findings += _disagreements(wanted, sets)
@@ -93,11 +93,11 @@ class _Set:
 
     def absent(self, name: str) -> bool:
         """Neither there nor possibly there."""
-        return name not in self.given and name not in self.hidden and self.runtime.whole
+        return name not in self.given and name not in self.hidden and self.runtime.complete
 
     def has(self, name: str) -> bool:
         """Whether a secret is there, as far as one can see."""
-        return name in self.hidden or bool(self.given.get(name)) or (name not in self.given and not self.runtime.whole)
+        return name in self.hidden or bool(self.given.get(name)) or (name not in self.given and not self.runtime.complete)
 
     def value(self, name: str) -> object:
         """As a process has it; what is no setting, as it is written."""
@@ -128,7 +128,7 @@ def _findings(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
     for name, problem in one.problems.items():
         if name not in told:
             yield LaneFinding(LaneFault.INVALID, one.runtime.kind, one.runtime.name, name, None, problem)
-    for name in sorted(one.runtime.twice - told):
+    for name in sorted(one.runtime.conflicting - told):
         yield LaneFinding(
             LaneFault.CROSSED, one.runtime.kind, one.runtime.name, name, "two different values", "one: readers differ"
         )
@@ -166,7 +166,7 @@ def _region(wanted: LaneConfig, one: _Set) -> Iterator[LaneFinding]:
             return
     if one.runtime.region not in (None, region):
         yield LaneFinding(LaneFault.CROSSED, one.runtime.kind, one.runtime.name, REGION, one.runtime.region, region)
-    elif one.runtime.region is None and one.runtime.whole:
+    elif one.runtime.region is None and one.runtime.complete:
         yield one.missing(REGION, region)
 
 
@@ -221,7 +221,7 @@ def _unread(one: _Set, told: set[str]) -> Iterator[Unread]:
     """What a runtime has and hides; and what it lacks, where it may have more than was read."""
     for name in sorted(one.hidden & VARIABLES | one.hidden & {*REGIONS, *ENDPOINTS}):
         yield Unread(one.runtime.kind, one.runtime.name, name, secret=name in SECRET)
-    if not one.runtime.whole:
+    if not one.runtime.complete:
         for name in (PROFILE, LANE):
             if name not in one.given and name not in one.hidden and name not in told:
                 yield Unread(one.runtime.kind, one.runtime.name, name, secret=False, present=False)

@@ -28,7 +28,7 @@ def read_dotenv(path: Path, role: RuntimeRole | None) -> Runtime:
         if binding.key in found and found[binding.key] != value:
             twice.add(binding.key)
         found[binding.key] = value
-    return Runtime(RuntimeKind.DOTENV, str(path), found, role, twice=frozenset(twice))
+    return Runtime(RuntimeKind.DOTENV, str(path), found, role, conflicting=frozenset(twice))
 
 
 def _text(path: Path) -> str:

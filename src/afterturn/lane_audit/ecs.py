@@ -86,8 +86,8 @@ def _runtime(
         {**plain, **secret},
         role,
         region=region,
-        whole=not container.get("environmentFiles"),
-        lacks=lacks,
+        complete=not container.get("environmentFiles"),
+        lacking=lacks,
     )
 
 

@@ -83,7 +83,7 @@ def _sources(
                     f"{queue} for {bridge.qualifier or 'the function without an alias'}",
                 )
             for is_set, setting in (
-                (feed.partial, "ReportBatchItemFailures"),
+                (feed.reports_partial, "ReportBatchItemFailures"),
                 (feed.concurrency is not None, "MaximumConcurrency"),
             ):
                 if not is_set:

@@ -91,7 +91,7 @@ def _runtime(
         role,
         region=told["FunctionArn"].split(":")[3],
         qualifier=alias,
-        lacks=lacks,
+        lacking=lacks,
     )
 
 
@@ -125,6 +125,6 @@ def _feed(told: dict[str, Any]) -> EventSource:
         qualifier=words[7] if len(words) > 7 else None,
         source=told.get("EventSourceArn", ""),
         enabled=told.get("State") in ("Enabled", "Enabling", "Creating", "Updating"),
-        partial="ReportBatchItemFailures" in (told.get("FunctionResponseTypes") or ()),
+        reports_partial="ReportBatchItemFailures" in (told.get("FunctionResponseTypes") or ()),
         concurrency=(told.get("ScalingConfig") or {}).get("MaximumConcurrency"),
     )

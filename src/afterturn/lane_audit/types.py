@@ -56,9 +56,9 @@ class Runtime:
     role: RuntimeRole | None = None
     region: str | None = None
     qualifier: str | None = None
-    twice: frozenset[str] = frozenset()
-    whole: bool = True
-    lacks: str | None = None
+    conflicting: frozenset[str] = frozenset()
+    complete: bool = True
+    lacking: str | None = None
 
     @property
     def label(self) -> str:
@@ -73,7 +73,7 @@ class EventSource:
     qualifier: str | None
     source: str
     enabled: bool
-    partial: bool
+    reports_partial: bool
     """Whether the function's answer names the records that failed: without it, a failure is taken for success."""
     concurrency: int | None = None
     """MaximumConcurrency: without it, a backlog of one queue takes all concurrency of the account."""
@@ -112,8 +112,8 @@ class LaneFinding:
     kind: RuntimeKind
     runtime: str
     setting: str
-    found: str | None
-    wanted: str
+    actual: str | None
+    expected: str
 
 
 @dataclass(frozen=True, slots=True)

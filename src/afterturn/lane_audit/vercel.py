@@ -113,7 +113,7 @@ async def read_project(api: _Api, project: str, target: str, role: RuntimeRole) 
         chosen |= {one.name: one for one in variables if branch is not None and one.branch == branch}
         environment = await _values(api, chosen.values(), told, what)
         label = name if branch is None else f"{name} (branch {branch})"
-        runtimes.append(Runtime(RuntimeKind.VERCEL, label, environment, role, whole=whole))
+        runtimes.append(Runtime(RuntimeKind.VERCEL, label, environment, role, complete=whole))
     return tuple(runtimes)
 
 

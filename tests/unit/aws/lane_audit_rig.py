@@ -67,7 +67,7 @@ def healthy(lane: str) -> tuple[list[Runtime], list[EventSource]]:
     names, location = Names.of(lane), Location(REGION, ACCOUNT)
     feeds = [
         EventSource(
-            f"afterturn-{lane}-bridge", "live", location.queue_arn(name), enabled=True, partial=True, concurrency=10
+            f"afterturn-{lane}-bridge", "live", location.queue_arn(name), enabled=True, reports_partial=True, concurrency=10
         )
         for name in (names.main, names.retry)
     ]

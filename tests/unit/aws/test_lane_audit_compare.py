@@ -113,8 +113,8 @@ class TestAnyCrossedWire:
         crossed, missing = sorted(findings, key=lambda each: each.fault)
         assert (crossed.fault, missing.fault) == (LaneFault.CROSSED, LaneFault.MISSING)
         assert {each.runtime for each in findings} == {f"afterturn-{lane}-bridge:live"}
-        assert str(crossed.found) in source
-        assert missing.wanted == (names.main if first else names.retry)
+        assert str(crossed.actual) in source
+        assert missing.expected == (names.main if first else names.retry)
 
 
 def test_mappings_that_wait_for_the_first_deployment_are_no_fault() -> None:
@@ -133,7 +133,7 @@ def test_a_mapping_reports_failures_and_has_a_maximum_concurrency(missing: str, 
     feeds[0] = replace(feeds[0], partial=False) if missing == "partial" else replace(feeds[0], concurrency=None)
     (finding,) = audit(wanted_of("prod"), runtimes, feeds).findings
     assert finding.fault is LaneFault.MISSING
-    assert setting in finding.wanted
+    assert setting in finding.expected
 
 
 class TestAMissingWire:
@@ -142,7 +142,7 @@ class TestAMissingWire:
     def test_is_named_with_what_holds_in_its_place(self, role: RuntimeRole, name: str) -> None:
         (finding,) = alone(without(runtime_of(role), name))
         assert (finding.fault, finding.setting) == (LaneFault.MISSING, name)
-        assert str(finding.found).startswith("nothing, so that it is ")
+        assert str(finding.actual).startswith("nothing, so that it is ")
 
     def test_is_none_where_the_default_is_right(self) -> None:
         runtimes, feeds = healthy("dev")
@@ -154,7 +154,7 @@ class TestAMissingWire:
         report = audit(
             wanted, [replace(without(runtime_of(RuntimeRole.WORKER), "AFTERTURN_TABLE"), role=RuntimeRole.UP)]
         )
-        assert (one(report).fault, one(report).setting, one(report).wanted) == (
+        assert (one(report).fault, one(report).setting, one(report).expected) == (
             LaneFault.MISSING,
             "AFTERTURN_TABLE",
             "conversations",
@@ -174,19 +174,19 @@ class TestAMissingWire:
     def test_is_the_region_of_a_function_that_stands_in_another_one(self) -> None:
         runtime = replace(without(runtime_of(RuntimeRole.INBOUND), "AFTERTURN_AWS_REGION"), region="us-east-1")
         (finding,) = alone(runtime)
-        assert (finding.fault, finding.found, finding.wanted) == (LaneFault.CROSSED, "us-east-1", REGION)
+        assert (finding.fault, finding.actual, finding.expected) == (LaneFault.CROSSED, "us-east-1", REGION)
 
     @pytest.mark.parametrize("role", [RuntimeRole.WEB, RuntimeRole.INBOUND])
     def test_is_the_emitter_where_events_would_bear_another_name(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_EMITTER"))
-        assert (finding.fault, finding.setting, finding.wanted) == (LaneFault.MISSING, "AFTERTURN_EMITTER", role.value)
+        assert (finding.fault, finding.setting, finding.expected) == (LaneFault.MISSING, "AFTERTURN_EMITTER", role.value)
 
     @pytest.mark.parametrize("role", [RuntimeRole.BRIDGE, RuntimeRole.WORKER])
     def test_is_temporals_address_where_it_is_needed(self, role: RuntimeRole) -> None:
         (finding,) = alone(without(runtime_of(role), "AFTERTURN_TEMPORAL_ADDRESS"))
         assert (finding.fault, finding.setting) == (LaneFault.MISSING, "AFTERTURN_TEMPORAL_ADDRESS")
         (near,) = alone(runtime_of(role, AFTERTURN_TEMPORAL_ADDRESS="localhost:7233"))
-        assert (near.fault, near.found) == (LaneFault.CROSSED, "localhost:7233")
+        assert (near.fault, near.actual) == (LaneFault.CROSSED, "localhost:7233")
 
     @pytest.mark.parametrize("key", ["", "gone"])
     def test_is_the_key_of_temporal_cloud(self, key: str) -> None:

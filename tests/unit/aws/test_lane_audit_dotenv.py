@@ -59,7 +59,7 @@ def test_a_name_that_is_there_twice_is_remembered_where_the_values_differ(
     tmp_path: Path, second: str, twice: bool
 ) -> None:
     runtime = read(tmp_path, f"AFTERTURN_LANE=prod\nX=1\nAFTERTURN_LANE={second}\n")
-    assert runtime.twice == (frozenset({"AFTERTURN_LANE"}) if twice else frozenset())
+    assert runtime.conflicting == (frozenset({"AFTERTURN_LANE"}) if twice else frozenset())
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "\ufeff"])

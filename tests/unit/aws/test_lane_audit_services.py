@@ -79,7 +79,7 @@ async def test_a_task_definition_that_is_being_replaced_still_runs_and_is_read()
 async def test_a_service_that_is_to_run_nothing_lacks_a_task(more: dict[str, Any], lacks: str | None) -> None:
     client = Scripted(describe_services=service(**more), describe_task_definition=definition)
     (runtime,) = await read_service(client, "main", "w", None, RuntimeRole.WORKER)
-    assert runtime.lacks == lacks
+    assert runtime.lacking == lacks
 
 
 @pytest.mark.parametrize(
@@ -163,5 +163,5 @@ async def test_every_page_of_the_mappings_is_read_once_and_by_name_alias_and_que
     feeds = await read_event_sources(client, location, Names.of("prod"), [runtime])
     queues = [location.queue_arn(name) for name in ("afterturn-prod-events.fifo", "afterturn-prod-retry.fifo")]
     assert sorted(feed.source for feed in feeds) == sorted(f"arn:{uuid}" for uuid in ("in:live", "last", *queues))
-    assert {(feed.function, feed.qualifier, feed.partial) for feed in feeds} == {("in", "live", False)}
+    assert {(feed.function, feed.qualifier, feed.reports_partial) for feed in feeds} == {("in", "live", False)}
     assert {name for name, _ in client.calls} == {"list_event_source_mappings"}

@@ -40,7 +40,7 @@ class TestNames:
     def test_a_misspelt_one_is_named_with_what_it_may_mean(self, name: str, near: str) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, **{name: "geheim"}))
         assert (finding.fault, finding.setting) == (LaneFault.UNKNOWN, name)
-        assert near in finding.wanted
+        assert near in finding.expected
         assert "geheim" not in repr(finding)
 
     def test_one_that_is_like_none_is_named_all_the_same(self) -> None:
@@ -71,17 +71,17 @@ class TestValues:
     )
     def test_one_that_no_process_would_start_with_is_found_and_not_shown(self, name: str, value: str) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WORKER, **{name: value}))
-        assert (finding.fault, finding.setting, finding.found) == (LaneFault.INVALID, name, None)
+        assert (finding.fault, finding.setting, finding.actual) == (LaneFault.INVALID, name, None)
 
     def test_a_line_break_that_came_along_is_seen(self) -> None:
         (finding,) = alone(runtime_of(RuntimeRole.WEB, AFTERTURN_LANE="prod\n"))
-        assert (finding.fault, finding.setting, finding.found) == (LaneFault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
+        assert (finding.fault, finding.setting, finding.actual) == (LaneFault.CROSSED, "AFTERTURN_LANE", "'prod\\n'")
 
     def test_a_password_in_an_address_is_not_shown(self) -> None:
         (finding,) = alone(
             runtime_of(RuntimeRole.WEB, AFTERTURN_AWS_ENDPOINT_URL="http://me:geheim@aws.example:1/x?key=geheim")
         )
-        assert finding.found == "http://aws.example:1/x"
+        assert finding.actual == "http://aws.example:1/x"
 
     def test_two_values_of_one_name_are_told(self) -> None:
         (finding,) = alone(replace(runtime_of(RuntimeRole.WEB), twice=frozenset({"AFTERTURN_LANE"})))
@@ -115,12 +115,12 @@ class TestRuntimesThatDisagree:
         runtimes, feeds = healthy("prod")
         runtimes[3] = with_value(runtimes[3], AFTERTURN_TEMPORAL_NAMESPACE="company")
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.runtime, finding.setting, finding.found) == (
+        assert (finding.runtime, finding.setting, finding.actual) == (
             "main/prod-worker",
             "AFTERTURN_TEMPORAL_NAMESPACE",
             "company",
         )
-        assert finding.wanted == "company-prod, as in lambda afterturn-prod-bridge:live"
+        assert finding.expected == "company-prod, as in lambda afterturn-prod-bridge:live"
 
     def test_both_are_named_where_nobody_can_say_who_is_right(self) -> None:
         runtimes, feeds = healthy("prod")
@@ -135,7 +135,7 @@ class TestRuntimesThatDisagree:
         runtimes, feeds = healthy("prod")
         runtimes[3] = without(runtimes[3], "AFTERTURN_TEMPORAL_NAMESPACE")
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.runtime, finding.setting, finding.found) == (
+        assert (finding.runtime, finding.setting, finding.actual) == (
             "main/prod-worker",
             "AFTERTURN_TEMPORAL_NAMESPACE",
             "the default",
@@ -195,31 +195,31 @@ class TestReadersOfTheQueues:
         gone = feeds.pop(place)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
         assert (finding.fault, finding.setting) == (LaneFault.MISSING, SOURCE)
-        assert gone.source.endswith(finding.wanted)
+        assert gone.source.endswith(finding.expected)
 
     def test_a_mapping_that_is_switched_off_calls_nobody(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], enabled=False)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.found) == (LaneFault.MISSING, "a mapping that is switched off")
+        assert (finding.fault, finding.actual) == (LaneFault.MISSING, "a mapping that is switched off")
 
     def test_a_mapping_whose_failures_would_count_as_success_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], partial=False)
-        assert "ReportBatchItemFailures" in one(audit(wanted_of("prod"), runtimes, feeds)).wanted
+        assert "ReportBatchItemFailures" in one(audit(wanted_of("prod"), runtimes, feeds)).expected
 
     def test_a_mapping_past_the_alias_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], qualifier=None)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
         assert (finding.fault, finding.setting) == (LaneFault.CROSSED, SOURCE)
-        assert finding.wanted.endswith("for live")
+        assert finding.expected.endswith("for live")
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds.append(replace(feeds[0], function="afterturn-preview-bridge"))
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.runtime, finding.found) == (
+        assert (finding.fault, finding.runtime, finding.actual) == (
             LaneFault.CROSSED,
             "afterturn-preview-bridge:live",
             "afterturn-prod-events.fifo",
@@ -236,9 +236,9 @@ class TestReadersOfTheQueues:
     def test_a_funnel_that_is_called_for_its_own_queue_is_no_concern(self) -> None:
         runtimes, feeds = healthy("prod")
         own = Location(REGION, ACCOUNT).queue_arn("incoming-mail")
-        feeds.append(EventSource("afterturn-prod-webhooks", "live", own, enabled=True, partial=False))
+        feeds.append(EventSource("afterturn-prod-webhooks", "live", own, enabled=True, reports_partial=False))
         assert audit(wanted_of("prod"), runtimes, feeds).findings == ()
         feeds.append(
             replace(feeds[0], function="afterturn-prod-webhooks", source=feeds[0].source.replace("prod", "dev"))
         )
-        assert one(audit(wanted_of("prod"), runtimes, feeds)).found == "afterturn-dev-events.fifo"
+        assert one(audit(wanted_of("prod"), runtimes, feeds)).actual == "afterturn-dev-events.fifo"

@@ -124,7 +124,7 @@ class TestAProject:
     ) -> None:
         api.projects.append(Project("site", [], hidden=1))
         (runtime,) = await reader.read(target=target)
-        assert runtime.whole is whole
+        assert runtime.complete is whole
 
     @pytest.mark.parametrize("team", TEAM.values())
     async def test_has_what_its_team_shares_and_its_own_wins(self, api: VercelApi, reader: Reader, team: str) -> None:
