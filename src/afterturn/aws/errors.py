@@ -6,12 +6,14 @@ request into some of its messages. The cause is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from afterturn.errors import StoreBusy, StoreError, StoreForeign, StoreFull, StoreReadOnly
+
+T = TypeVar("T")
 
 
 class Verdict(Enum):
@@ -128,6 +130,16 @@ def translated(where: str) -> Iterator[None]:
         if not is_foreign(error):
             raise
         raise translate(error, where) from error
+
+
+async def if_exists(call: Awaitable[T], *codes: str) -> T | None:
+    """The answer of a call; None if AWS refuses it with one of ``codes`` (default: ResourceNotFoundException)."""
+    try:
+        return await call
+    except Exception as error:
+        if code_of(error) in (codes or ("ResourceNotFoundException",)):
+            return None
+        raise
 
 
 def is_foreign(error: Exception) -> bool:

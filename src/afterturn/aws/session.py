@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +74,12 @@ async def open_client(service: str, access: Access, session: Any = None) -> Asyn
         yield client
     finally:
         await opening.__aexit__(None, None, None)
+
+
+async def list_all(client: Any, operation: str, key: str, **query: Any) -> list[Mapping[str, Any]]:
+    """All items of a paginated operation: ``list_all(client, "list_aliases", "Aliases", FunctionName="f")``."""
+    pages = client.get_paginator(operation).paginate(**query)
+    return [item async for page in pages for item in page.get(key, ())]
 
 
 def _hand_on_in_pieces(request: Any, **_: Any) -> None:

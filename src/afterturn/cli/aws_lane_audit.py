@@ -15,7 +15,7 @@ from afterturn.cli.options import Json, settings_of
 from afterturn.cli.output import facts, note, table, write_json
 from afterturn.inbox.presentation import count
 from afterturn.lane_audit.compare import audit as compare
-from afterturn.lane_audit.read import RuntimesRead, parse_target, read_runtimes, vercel_of
+from afterturn.lane_audit.runtimes import RuntimesRead, parse_target, read_runtimes
 from afterturn.lane_audit.types import (
     WORKERS,
     LaneConfig,
@@ -25,6 +25,7 @@ from afterturn.lane_audit.types import (
     RuntimeKind,
     Unread,
 )
+from afterturn.lane_audit.vercel import API, Vercel
 
 lane = typer.Typer(help="Runtimes of a lane.", no_args_is_help=True)
 
@@ -64,9 +65,7 @@ def audit(
             help="The team of the projects, by id or slug (VERCEL_ORG_ID).",
         ),
     ] = None,
-    vercel_url: Annotated[
-        str, typer.Option("--vercel-url", metavar="URL", help="Address of the Vercel API.")
-    ] = "https://api.vercel.com",
+    vercel_url: Annotated[str, typer.Option("--vercel-url", metavar="URL", help="Address of the Vercel API.")] = API,
     temporal_address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Temporal of the lane (AFTERTURN_TEMPORAL_ADDRESS).")
     ] = None,
@@ -94,8 +93,7 @@ def audit(
         RuntimeKind.DOTENV: files,
     }
     targets = list(dict.fromkeys(parse_target(kind, text) for kind, texts in named.items() for text in texts or ()))
-    token = os.environ.get("VERCEL_TOKEN")
-    read = run(read_runtimes(lane, targets, lambda: vercel_of(token, team, vercel_url)))
+    read = run(read_runtimes(lane, targets, Vercel(os.environ.get("VERCEL_TOKEN"), team, vercel_url)))
     expected = LaneConfig(
         lane.names,
         read.account.location,

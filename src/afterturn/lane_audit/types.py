@@ -1,4 +1,4 @@
-"""What is compared, and what comes of it: records without a rule."""
+"""Records of a lane audit: runtimes, what they are expected to have, and what differs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class RuntimeKind(StrEnum):
     VERCEL = "vercel"
     DOTENV = "dotenv"
     LANE = "lane"
-    """The lane as a whole, for what no runtime of it does."""
+    """The lane as a whole, for what none of its runtimes does."""
 
 
 class RuntimeRole(StrEnum):
-    """What a runtime does. ``up`` is bridge and worker in one process, as `afterturn up` is."""
+    """What a runtime does. ``up``: bridge and worker in one process, as `afterturn up` is."""
 
     WEB = "web"
     INBOUND = "inbound-lambda"
@@ -36,8 +36,7 @@ POLLERS = frozenset({RuntimeRole.BRIDGE, RuntimeRole.UP})
 WORKERS = frozenset({RuntimeRole.WORKER, RuntimeRole.UP})
 NEED_TEMPORAL = POLLERS | WORKERS
 
-
-TARGETS = {"prod": "production", "preview": "preview", "dev": "development"}
+VERCEL_TARGETS = {"prod": "production", "preview": "preview", "dev": "development"}
 """The Vercel target that a lane is deployed to by default."""
 
 
@@ -45,9 +44,13 @@ TARGETS = {"prod": "production", "preview": "preview", "dev": "development"}
 class Runtime:
     """One deployment of the code and its variables.
 
-    ``role``: as far as one knows. ``region``: the one that the platform itself gives the process. ``qualifier``: the
-    alias of a function. ``twice``: names that are set twice, with different values. ``whole``: there are no more
-    variables in a place that was not read. ``lacks``: what of it should be there and is not.
+    Attributes:
+        role: What it does, if that is known.
+        region: The region that the platform itself gives the process.
+        qualifier: The alias of a function.
+        conflicting: Names that are set twice, with different values.
+        complete: All of its variables were read; otherwise more may be set elsewhere.
+        lacking: A part of it that should exist and does not.
     """
 
     kind: RuntimeKind
@@ -67,23 +70,25 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """An event source mapping. ``function``: without its qualifier; ``source``: an ARN."""
+    """An event source mapping from the queue ``source`` (an ARN) to a function.
+
+    Without ``reports_partial``, a failed record counts as handled. Without ``concurrency`` (MaximumConcurrency), a
+    backlog of one queue takes all concurrency of the account.
+    """
 
     function: str
     qualifier: str | None
     source: str
     enabled: bool
     reports_partial: bool
-    """Whether the function's answer names the records that failed: without it, a failure is taken for success."""
     concurrency: int | None = None
-    """MaximumConcurrency: without it, a backlog of one queue takes all concurrency of the account."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneConfig:
-    """What a lane's runtimes have to be wired to. ``endpoint``: of an emulator, in place of AWS.
+    """What a lane's runtimes are expected to have. ``endpoint``: an emulator's, in place of AWS.
 
-    Where nothing is said of Temporal, the runtimes only have to agree.
+    If the settings of Temporal are None, the runtimes only have to agree on them.
     """
 
     names: Names
@@ -94,8 +99,8 @@ class LaneConfig:
 
 
 class LaneFault(StrEnum):
-    """``missing``: not set, and the default is not right. ``crossed``: leads elsewhere than the lane's other wires.
-    ``invalid``: no process would start with it. ``unknown``: no such setting, most likely a misspelt one.
+    """``missing``: not set, and the default is not right. ``crossed``: leads to another lane, or not where the lane's
+    other runtimes lead. ``invalid``: no process would start with it. ``unknown``: no such setting, most likely a typo.
     """
 
     MISSING = "missing"
@@ -106,7 +111,7 @@ class LaneFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneFinding:
-    """``found``: None where nothing is there, or where it is not to be shown."""
+    """A setting that is not as expected. ``actual``: None if it is not set, or must not be shown."""
 
     fault: LaneFault
     kind: RuntimeKind
@@ -118,9 +123,7 @@ class LaneFinding:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A wire that could not be compared. ``secret``: it never is; that it is there is all. ``present``: it is there,
-    and not only perhaps, in a place that was not read.
-    """
+    """A setting that could not be compared. ``secret``: it never is. ``present``: False if it may be set elsewhere."""
 
     kind: RuntimeKind
     runtime: str

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from afterturn.aws.account import Location
 from afterturn.aws.names import LANES, Names
-from afterturn.lane_audit.compare import audit
-from afterturn.lane_audit.event_sources import SOURCE
+from afterturn.lane_audit.compare import EVENT_SOURCE, audit
 from afterturn.lane_audit.types import (
     EventSource,
     LaneConfig,
@@ -67,7 +66,12 @@ def healthy(lane: str) -> tuple[list[Runtime], list[EventSource]]:
     names, location = Names.of(lane), Location(REGION, ACCOUNT)
     feeds = [
         EventSource(
-            f"afterturn-{lane}-bridge", "live", location.queue_arn(name), enabled=True, reports_partial=True, concurrency=10
+            f"afterturn-{lane}-bridge",
+            "live",
+            location.queue_arn(name),
+            enabled=True,
+            reports_partial=True,
+            concurrency=10,
         )
         for name in (names.main, names.retry)
     ]
@@ -117,5 +121,7 @@ def alone(runtime: Runtime, **more: str) -> tuple[LaneFinding, ...]:
     """What is found at a runtime, with nobody to disagree with."""
     report = audit(wanted_of("prod", **more), [runtime])
     return tuple(
-        finding for finding in report.findings if finding.kind is not RuntimeKind.LANE and finding.setting != SOURCE
+        finding
+        for finding in report.findings
+        if finding.kind is not RuntimeKind.LANE and finding.setting != EVENT_SOURCE
     )

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterturn.errors import InvalidInput, NotFound
-from afterturn.lane_audit.dotenv_file import read_dotenv
-from afterturn.lane_audit.read import RuntimeTarget, parse_target
+from afterturn.lane_audit.runtimes import RuntimeTarget, parse_target, read_dotenv
 from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 
 def read(path: Path, text: str | bytes) -> Runtime:
     file = path / ".env"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_dotenv(file, None)
+    (runtime,) = read_dotenv(file, None)
+    return runtime
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_there_or_is_none_is_refused(tmp_path: Path) -> None:
 def test_every_plain_variable_is_read(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
     file = tmp_path_factory.getbasetemp() / "any.env"
     file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    assert read_dotenv(file, RuntimeRole.WEB) == Runtime(RuntimeKind.DOTENV, str(file), variables, RuntimeRole.WEB)
+    assert read_dotenv(file, RuntimeRole.WEB) == (Runtime(RuntimeKind.DOTENV, str(file), variables, RuntimeRole.WEB),)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +13,7 @@ from botocore.exceptions import ClientError
 from afterturn.aws.account import Location
 from afterturn.aws.names import Names
 from afterturn.errors import NotFound, StoreBusy, StoreError, StoreReadOnly
-from afterturn.lane_audit.ecs import read_service
-from afterturn.lane_audit.functions import own_function, read_event_sources, read_function
+from afterturn.lane_audit.runtimes import read_event_sources, read_function, read_lane_function, read_service
 from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 DEFINITION = "arn:aws:ecs:eu-central-1:123456789012:task-definition"
@@ -28,6 +29,16 @@ class Scripted:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
+
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=partial(self._pages, operation))
+
+    async def _pages(self, operation: str, **query: Any) -> AsyncIterator[Any]:
+        page = await getattr(self, operation)(**query)
+        yield page
+        while marker := page.get("NextMarker"):
+            page = await getattr(self, operation)(**query, Marker=marker)
+            yield page
 
     def __getattr__(self, name: str) -> Any:
         async def call(**given: Any) -> Any:
@@ -121,12 +132,12 @@ async def test_variables_that_lambda_cannot_decrypt_are_not_taken_for_none() -> 
 async def test_a_function_that_may_not_be_read_is_not_taken_for_absent(code: str, kind: type[Exception]) -> None:
     client = Scripted(get_function_configuration=code)
     with pytest.raises(kind, match="lambda in"):
-        await own_function(client, "in", RuntimeRole.INBOUND)
+        await read_lane_function(client, "in", RuntimeRole.INBOUND)
 
 
 async def test_a_function_without_variables_is_a_runtime_that_lacks_everything() -> None:
     client = Scripted(get_function_configuration={"FunctionArn": FUNCTION})
-    runtime = await read_function(client, "in", "live", RuntimeRole.INBOUND)
+    (runtime,) = await read_function(client, "in", "live", RuntimeRole.INBOUND)
     assert runtime == Runtime(
         RuntimeKind.LAMBDA, "in:live", {}, RuntimeRole.INBOUND, region="eu-central-1", qualifier="live"
     )
@@ -139,7 +150,7 @@ async def test_a_reference_to_a_secret_is_present_and_not_readable() -> None:
         "AFTERTURN_PROFILE": "aws",
     }
     told = {"FunctionArn": FUNCTION, "Environment": {"Variables": variables}}
-    runtime = await read_function(Scripted(get_function_configuration=told), "in", None, RuntimeRole.INBOUND)
+    (runtime,) = await read_function(Scripted(get_function_configuration=told), "in", None, RuntimeRole.INBOUND)
     assert runtime.environment == {"AFTERTURN_TABLE": None, "AFTERTURN_LANE": None, "AFTERTURN_PROFILE": "aws"}
 
 

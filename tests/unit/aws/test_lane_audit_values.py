@@ -21,8 +21,7 @@ from tests.unit.aws.lane_audit_rig import (
 
 from afterturn.aws.account import Location
 from afterturn.config import VARIABLES, Settings
-from afterturn.lane_audit.compare import audit
-from afterturn.lane_audit.event_sources import SOURCE
+from afterturn.lane_audit.compare import EVENT_SOURCE, audit
 from afterturn.lane_audit.settings import PRIVATE, SECRET
 from afterturn.lane_audit.types import EventSource, LaneFault, RuntimeKind, RuntimeRole
 
@@ -84,7 +83,7 @@ class TestValues:
         assert finding.actual == "http://aws.example:1/x"
 
     def test_two_values_of_one_name_are_told(self) -> None:
-        (finding,) = alone(replace(runtime_of(RuntimeRole.WEB), twice=frozenset({"AFTERTURN_LANE"})))
+        (finding,) = alone(replace(runtime_of(RuntimeRole.WEB), conflicting=frozenset({"AFTERTURN_LANE"})))
         assert (finding.fault, finding.setting) == (LaneFault.CROSSED, "AFTERTURN_LANE")
 
     def test_the_emulators_endpoint_is_right_for_a_lane_on_it(self) -> None:
@@ -194,7 +193,7 @@ class TestReadersOfTheQueues:
         runtimes, feeds = healthy("prod")
         gone = feeds.pop(place)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.setting) == (LaneFault.MISSING, SOURCE)
+        assert (finding.fault, finding.setting) == (LaneFault.MISSING, EVENT_SOURCE)
         assert gone.source.endswith(finding.expected)
 
     def test_a_mapping_that_is_switched_off_calls_nobody(self) -> None:
@@ -205,14 +204,14 @@ class TestReadersOfTheQueues:
 
     def test_a_mapping_whose_failures_would_count_as_success_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
-        feeds[0] = replace(feeds[0], partial=False)
+        feeds[0] = replace(feeds[0], reports_partial=False)
         assert "ReportBatchItemFailures" in one(audit(wanted_of("prod"), runtimes, feeds)).expected
 
     def test_a_mapping_past_the_alias_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], qualifier=None)
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
-        assert (finding.fault, finding.setting) == (LaneFault.CROSSED, SOURCE)
+        assert (finding.fault, finding.setting) == (LaneFault.CROSSED, EVENT_SOURCE)
         assert finding.expected.endswith("for live")
 
     def test_another_lanes_bridge_on_this_lanes_queue_is_found(self) -> None:
@@ -230,10 +229,10 @@ class TestReadersOfTheQueues:
         runtimes[3] = replace(runtimes[3], role=RuntimeRole.UP)
         findings = audit(wanted_of("prod"), runtimes, feeds).findings
         assert {(each.fault, each.runtime, each.setting) for each in findings} == {
-            (LaneFault.CROSSED, "main/prod-worker", SOURCE)
+            (LaneFault.CROSSED, "main/prod-worker", EVENT_SOURCE)
         }
 
-    def test_a_funnel_that_is_called_for_its_own_queue_is_no_concern(self) -> None:
+    def test_a_webhooks_function_that_is_called_for_its_own_queue_is_no_concern(self) -> None:
         runtimes, feeds = healthy("prod")
         own = Location(REGION, ACCOUNT).queue_arn("incoming-mail")
         feeds.append(EventSource("afterturn-prod-webhooks", "live", own, enabled=True, reports_partial=False))

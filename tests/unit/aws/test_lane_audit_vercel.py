@@ -9,9 +9,8 @@ from tests.unit.aws.lane_audit_rig import alone
 from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
 
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
-from afterturn.lane_audit.read import vercel_of
 from afterturn.lane_audit.types import Runtime, RuntimeRole
-from afterturn.lane_audit.vercel import open_vercel, read_project
+from afterturn.lane_audit.vercel import Vercel, open_vercel, read_project
 
 WIRES = {
     "AFTERTURN_PROFILE": "aws",
@@ -44,7 +43,7 @@ class Reader:
         async def sleep(seconds: float) -> None:
             self.waits.append(seconds)
 
-        async with open_vercel(vercel_of(token, team, self.api.url), sleep=sleep) as client:
+        async with open_vercel(Vercel(token, team, self.api.url), sleep=sleep) as client:
             return await read_project(client, project, target, RuntimeRole.WEB)
 
 
@@ -207,9 +206,10 @@ class TestTheApi:
             await reader.read()
 
     @pytest.mark.parametrize("url", ["http://vercel.example", "vercel.example", "ftp://127.0.0.1", "https://"])
-    def test_gets_the_token_by_https_only(self, url: str) -> None:
+    async def test_gets_the_token_by_https_only(self, url: str) -> None:
         with pytest.raises(InvalidInput, match="--vercel-url"):
-            vercel_of(TOKEN, None, url)
+            async with open_vercel(Vercel(TOKEN, None, url)):
+                pass
 
     def test_never_shows_the_token(self) -> None:
-        assert TOKEN not in repr(vercel_of(TOKEN, None, "https://api.vercel.com"))
+        assert TOKEN not in repr(Vercel(TOKEN, None, "https://api.vercel.com"))
