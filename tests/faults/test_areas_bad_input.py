@@ -164,9 +164,9 @@ class TestEvents:
         async with ADAPTERS[adapter](Path(), request) as wired:
             assert isinstance(wired.stream, SqsStream)
             client = wired.stream._client
-            names_of_ours = dict.fromkeys(("publishedAt", "letterDiedAt", "letterReceives", "letterPlace"), number)
-            await putter(client, wired.stream, **names_of_ours)("a", "not json")
-            await putter(client, wired.stream, **names_of_ours)("a", event("a", 1).to_json())
+            attributes = dict.fromkeys(("publishedAt", "deadLetterAt", "deadLetterReceives", "deadLetterOrder"), number)
+            await putter(client, wired.stream, **attributes)("a", "not json")
+            await putter(client, wired.stream, **attributes)("a", event("a", 1).to_json())
             bridge = Bridge(wired.stream, engine, ("topics",), visibility=LEASE)
             assert await bridge.pump(Queue.MAIN, limit=10) == 2
             assert engine.taken == [Signal("topics", "a", at(1))]
@@ -182,7 +182,7 @@ class TestEvents:
         """SQS moved it, so its attributes are the sender's: none of them may become an id that SQS does not take."""
         async with ADAPTERS["model"](Path(), request) as wired:
             assert isinstance(wired.stream, SqsStream)
-            marks = {"letterId": "x" * 3_000, "letterGroup": "no group\n", "conversation": "other \N{SNOWMAN}"}
+            marks = {"deadLetterId": "x" * 3_000, "deadLetterGroup": "no group\n", "conversation": "other \N{SNOWMAN}"}
             await putter(wired.stream._client, wired.stream, **marks)("a", event("a", 1).to_json())
             await wear_out(wired.stream, wired.clock)
             assert not await receive(wired.stream)

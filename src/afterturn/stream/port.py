@@ -1,9 +1,9 @@
-"""What afterturn asks of a stream.
+"""The stream's interface.
 
 There are two queues, both FIFO by group. The **main** queue holds events for every consumer; its group is the
-conversation. The **direct** queue holds an event for one consumer alone (parked after that consumer failed to take it,
-or replayed for it); its group is consumer and conversation. A record that was received is invisible until it is
-acknowledged, released, or its visibility timeout ends; meanwhile nothing later of its group is handed out.
+conversation. The **retry** queue holds an event for a single consumer (deferred because that consumer could not accept
+it, or replayed for it); its group is consumer and conversation. A record that was received is invisible until it is
+acknowledged or released, or its visibility timeout ends; until then nothing later of its group is delivered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 from afterturn.event import TurnSettled
 
 MAX_RECEIVES = 5
-"""Receives after which a record goes to the dead letters."""
+"""Receives after which a record becomes a dead letter."""
 
 
 class Queue(StrEnum):
@@ -27,7 +27,7 @@ class Queue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A handle on one receive of one record; useless once the record was handed out again."""
+    """A handle on one receive of one record; invalid after the record was received again."""
 
     queue: Queue
     handle: str
@@ -35,7 +35,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A record as it was received. ``body`` may be anything; ``consumer`` is set in the direct queue only."""
+    """A record as it was received. ``body`` may be any text; ``consumer`` is set in the retry queue only."""
 
     receipt: Receipt
     group: str
@@ -46,7 +46,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that was given up on, and why. ``reason`` holds no content."""
+    """A record that could not be handled, and why. ``reason`` holds no content."""
 
     id: str
     queue: Queue
@@ -61,7 +61,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterKey:
-    """The place of a dead letter among all."""
+    """The position of a dead letter in the list of all."""
 
     died_at: datetime
     id: str
@@ -69,9 +69,9 @@ class DeadLetterKey:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many records wait (in flight ones included), and since when the oldest does.
+    """How many records wait, including those in flight, and when the oldest was published (None: unknown).
 
-    ``strange``: of the direct ones, those that this stream hands out to nobody here; see its ``receive``.
+    ``unknown_consumer``: those of the retry queue whose consumer this app does not have; see ``receive``.
     """
 
     main: int
@@ -85,33 +85,32 @@ class Publisher(Protocol):
     """The emitter's half."""
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
-        """Append an event; for one consumer alone where it is named. Raises StreamUnavailable.
+        """Append an event, for every consumer or for one. Raises StreamUnavailable.
 
-        A stream may take a second publish of the same emission for the first one, sent again, and drop it: also when
-        that one was handled meanwhile. So the emitter publishes without an ``emission``, however often it has to try;
-        whoever emits an event anew (sweep, replay, parking) gives each emission a name of its own: up to 64 letters,
-        digits and hyphens.
+        A stream may drop a second publish of the same emission as a repeat, even if the first one was handled
+        meanwhile. So the emitter publishes without an ``emission``, however often it retries; a re-emission (sweep,
+        replay, deferral) has a unique name: up to 64 letters, digits and hyphens.
         """
         ...
 
 
 class Stream(Publisher, Protocol):
-    """All of it."""
+    """All of the stream, as an adapter provides it."""
 
     async def receive(self, queue: Queue, *, limit: int, visibility: timedelta) -> Sequence[Delivery]:
         """The next records, in order within each group; invisible for ``visibility``.
 
-        A record that was received MAX_RECEIVES times without success goes to the dead letters instead. A stream that
-        can tell leaves a direct record alone where its consumer is not of this app: another process may have it.
+        A record that was received MAX_RECEIVES times without success becomes a dead letter instead. A stream that knows
+        the app's consumers skips records of other consumers in the retry queue: another process may have them.
         """
         ...
 
     async def ack(self, receipts: Sequence[Receipt]) -> None:
-        """Forget records that were handled. A receipt that is no longer valid is ignored."""
+        """Delete records that were handled. A receipt that is no longer valid is ignored."""
         ...
 
     async def release(self, receipts: Sequence[Receipt], *, after: timedelta) -> None:
-        """Make records visible again after a time, their groups waiting for them."""
+        """Make records visible again after a time; their groups wait for them."""
         ...
 
     async def dead_letter(self, delivery: Delivery, *, reason: str) -> None:
@@ -119,11 +118,11 @@ class Stream(Publisher, Protocol):
         ...
 
     async def dead_letters(self, *, after: DeadLetterKey | None = None, limit: int) -> Sequence[DeadLetter]:
-        """Oldest first, beyond ``after``, which may have been redriven meanwhile."""
+        """Dead letters after ``after``, oldest first. That one may have been redriven meanwhile."""
         ...
 
     async def redrive(self, ids: Sequence[str]) -> int:
-        """Append dead letters to their queue again; each is forgotten only once that is durable. Returns how many."""
+        """Append dead letters to their queues again; returns how many. Each is deleted only once that is durable."""
         ...
 
     async def depth(self) -> Depth: ...

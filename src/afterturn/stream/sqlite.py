@@ -18,19 +18,19 @@ from afterturn.stream.port import MAX_RECEIVES, DeadLetter, DeadLetterKey, Deliv
 T = TypeVar("T")
 
 _AT_ONCE = to_text(EPOCH)
-"""Visible whatever the clock of the reader says: emitter and reader need not agree on the time."""
+"""Visible by any clock: emitter and reader need not agree on the time."""
 
-_NOBODY = ""
+_EVERY = ""
 """The consumer of a record in the main queue."""
 
 _TABLES = {Queue.MAIN: "stream_main", Queue.RETRY: "stream_retry"}
 
 
 class SqliteStream:
-    """A stream; see the port for what each verb promises.
+    """A stream; the port documents the methods.
 
-    ``on_publish`` is called after records became visible to this process: it wakes whoever receives. ``consumers``:
-    whose direct records are handed out here; everybody's where nothing is said.
+    ``on_publish`` is called after records became visible to this process. ``consumers``: those of this app, whose
+    records of the retry queue are delivered here; None: all.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class SqliteStream:
         self._known = None if consumers is None else json.dumps(list(consumers))
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
-        """Append an event, unless it waits already: then one more emission of it would change nothing."""
+        """Append an event, unless it already waits: another emission of it would change nothing."""
         now = self._clock()
         await self._write(
-            lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _NOBODY)
+            lambda c: put(c, event.conversation_id, event.event_id, event.to_json(), now, consumer or _EVERY)
         )
         self._on_publish()
 
@@ -84,7 +84,7 @@ class SqliteStream:
         beyond = int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0
 
         def unit(connection: sqlite3.Connection) -> list[DeadLetter]:
-            found = connection.execute(
+            letters = connection.execute(
                 "SELECT id, consumer, group_id, body, reason, receives, published_at, died_at FROM dead_letters "
                 "WHERE id > ? ORDER BY id LIMIT ?",
                 (beyond, limit),
@@ -101,7 +101,7 @@ class SqliteStream:
                     published_at=from_text(row[6]),
                     died_at=from_text(row[7]),
                 )
-                for row in found
+                for row in letters
             ]
 
         return await self._read(unit)
@@ -111,13 +111,13 @@ class SqliteStream:
 
         def unit(connection: sqlite3.Connection) -> int:
             moved = 0
-            for letter in ids:
+            for letter_id in ids:
                 row = connection.execute(
-                    "SELECT group_id, event_id, body, consumer FROM dead_letters WHERE id = ?", (letter,)
+                    "SELECT group_id, event_id, body, consumer FROM dead_letters WHERE id = ?", (letter_id,)
                 ).fetchone()
                 if row is not None:
                     put(connection, row[0], row[1], row[2], now, row[3])
-                    connection.execute("DELETE FROM dead_letters WHERE id = ?", (letter,))
+                    connection.execute("DELETE FROM dead_letters WHERE id = ?", (letter_id,))
                     moved += 1
             return moved
 
@@ -128,14 +128,14 @@ class SqliteStream:
     async def depth(self) -> Depth:
         def unit(connection: sqlite3.Connection) -> Depth:
             main, oldest_main = connection.execute("SELECT count(*), min(published_at) FROM stream_main").fetchone()
-            direct, oldest_direct, strange = connection.execute(
+            retry, oldest_retry, unknown = connection.execute(
                 f"SELECT count(*), min(published_at), count(*) FILTER (WHERE NOT {_IS_KNOWN}) FROM stream_retry",
                 {"known": self._known},
             ).fetchone()
             (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
-            oldest = min(filter(None, (oldest_main, oldest_direct)), default=None)
+            oldest = min(filter(None, (oldest_main, oldest_retry)), default=None)
             since = None if oldest is None else from_text(oldest)
-            return Depth(main=main, retry=direct, dead_letters=dead, oldest=since, unknown_consumer=strange)
+            return Depth(main=main, retry=retry, dead_letters=dead, oldest=since, unknown_consumer=unknown)
 
         return await self._read(unit)
 
@@ -158,7 +158,7 @@ def _unavailable() -> Iterator[None]:
 
 def outbox(connection: sqlite3.Connection, event: TurnSettled, now: datetime) -> None:
     """Append a turn's event inside the transaction that settles the turn."""
-    put(connection, event.conversation_id, event.event_id, event.to_json(), now, _NOBODY)
+    put(connection, event.conversation_id, event.event_id, event.to_json(), now, _EVERY)
 
 
 def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, now: datetime, consumer: str) -> None:
@@ -172,7 +172,7 @@ def put(connection: sqlite3.Connection, group: str, event_id: str, body: str, no
 
 
 def ack(connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
-    """Forget records, inside the transaction of what they caused where the caller has one."""
+    """Delete records, in the transaction of what they caused if the caller has one."""
     for queue, table in _TABLES.items():
         connection.executemany(
             f"DELETE FROM {table} WHERE position = ? AND receives = ?",
@@ -188,8 +188,8 @@ def _next(
 ) -> list[tuple[int, str, str, str, int]]:
     """Visible records whose group has nothing in flight before them.
 
-    What is in flight was received, and an index has what was received: a long group is not searched for each of its
-    records.
+    Only records that were received can be in flight, and an index holds those: so a long group is not searched for each
+    of its records.
     """
     table = _TABLES[queue]
     return connection.execute(

@@ -63,7 +63,7 @@ async def test_a_publish_waits_for_a_few_seconds_and_no_longer(service: FifoServ
         async def send_message(self, **_: Any) -> None:
             await asyncio.sleep(60)
 
-    publisher = SqsPublisher(Stuck(), QueueUrls("q/a", "q/b", "q/c", "q/d"), clock, patience=0.02)  # type: ignore[arg-type]
+    publisher = SqsPublisher(Stuck(), QueueUrls("q/a", "q/b", "q/c", "q/d"), clock, timeout=0.02)  # type: ignore[arg-type]
     with pytest.raises(StreamUnavailable, match="no answer in time"):
         await publisher.publish(event("a", 1))
 

@@ -18,36 +18,20 @@ from afterturn.stream.port import Queue
 from afterturn.stream.sqs.records import size_of
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTimeouts:
-    """How long a client waits, in seconds, and how often its driver tries."""
-
-    connect_timeout: float
-    read_timeout: float
-    attempts: int
-
-
-PUBLISHING = ClientTimeouts(connect_timeout=1, read_timeout=2, attempts=1)
-"""For the emitter, whose caller waits. Trying again once is the settler's decision."""
-
-READING = ClientTimeouts(connect_timeout=3, read_timeout=30, attempts=3)
-"""For the bridge: a long poll takes up to 20 seconds."""
-
-
 class SqsClient(Protocol):
-    """The calls of aiobotocore's SQS client that are made. ``testing.fifo.FifoService`` answers them, too."""
+    """The calls of aiobotocore's SQS client that the stream makes."""
 
-    async def send_message(self, **given: Any) -> Any: ...
-    async def send_message_batch(self, **given: Any) -> Any: ...
-    async def receive_message(self, **given: Any) -> Any: ...
-    async def delete_message_batch(self, **given: Any) -> Any: ...
-    async def change_message_visibility_batch(self, **given: Any) -> Any: ...
-    async def get_queue_attributes(self, **given: Any) -> Any: ...
+    async def send_message(self, **params: Any) -> Any: ...
+    async def send_message_batch(self, **params: Any) -> Any: ...
+    async def receive_message(self, **params: Any) -> Any: ...
+    async def delete_message_batch(self, **params: Any) -> Any: ...
+    async def change_message_visibility_batch(self, **params: Any) -> Any: ...
+    async def get_queue_attributes(self, **params: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUrls:
-    """The two queues, and the queue for the dead letters of each: four FIFO queues of one lane."""
+    """The two queues of a lane, and the dead letter queue of each: four FIFO queues."""
 
     main: str
     retry: str
@@ -62,7 +46,7 @@ class QueueUrls:
 
 
 STALE = frozenset({"InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid"})
-"""What SQS says of a receipt that is no longer good, and of a visibility beyond the twelve hours of a receive."""
+"""The codes of SQS for an expired receipt, and for a visibility beyond the twelve hours of a receive."""
 
 _CREDENTIALS = "check AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of this runtime"
 _BY_CODE = {
@@ -91,7 +75,7 @@ _BY_KIND = {
 
 @contextmanager
 def translate_errors(url: str) -> Iterator[None]:
-    """Raise StreamUnavailable that names the queue in place of any error of driver or network; the cause is kept.
+    """Raise StreamUnavailable that names the queue instead of any error of driver or network; the cause is kept.
 
     SQS puts values of the request into its messages; ours hold none.
     """
@@ -124,22 +108,22 @@ def _problem(error: Exception) -> str:
 
 MAX_ENTRIES = 10
 _MAX_BYTES = 900_000
-"""SQS takes 1 MiB in one call; a single record may be larger than this and then goes alone."""
+"""SQS takes 1 MiB in one call; a record that is larger than this goes alone."""
 
 
 async def delete(client: SqsClient, url: str, receipts: Sequence[str]) -> None:
-    """Delete messages. An expired receipt is ignored; raises StreamUnavailable where others could not be deleted."""
+    """Delete messages. An expired receipt is ignored. Raises StreamUnavailable if others could not be deleted."""
     await _settle(client.delete_message_batch, url, [{"ReceiptHandle": receipt} for receipt in receipts])
 
 
 async def change_visibility(client: SqsClient, url: str, changes: Sequence[tuple[str, int]]) -> None:
-    """Set for how many seconds from now messages stay invisible; errors as with :func:`delete`."""
+    """Set the seconds from now for which messages stay invisible. Errors are those of :func:`delete`."""
     entries = [{"ReceiptHandle": receipt, "VisibilityTimeout": seconds} for receipt, seconds in changes]
     await _settle(client.change_message_visibility_batch, url, entries)
 
 
 async def holds(client: SqsClient, url: str, receipt: str, seconds: int) -> bool:
-    """Whether a receipt is still good; if so, it is for so many seconds more. Raises StreamUnavailable."""
+    """Whether a receipt is still valid; if so, it stays valid for ``seconds``. Raises StreamUnavailable."""
     entry = {"ReceiptHandle": receipt, "VisibilityTimeout": seconds}
     failed = await _call(client.change_message_visibility_batch, url, [entry])
     if failed and failed[0] not in STALE:
@@ -157,7 +141,7 @@ async def send(client: SqsClient, url: str, messages: Sequence[dict[str, Any]]) 
 
 
 async def _settle(call: Callable[..., Awaitable[Any]], url: str, entries: Sequence[dict[str, Any]]) -> None:
-    """What SQS failed at by itself is tried once more."""
+    """Entries that failed for another reason than their receipt are retried once."""
     left: list[dict[str, Any]] = []
     for begin in range(0, len(entries), MAX_ENTRIES):
         chunk = entries[begin : begin + MAX_ENTRIES]
@@ -172,10 +156,9 @@ async def _settle(call: Callable[..., Awaitable[Any]], url: str, entries: Sequen
 async def _call(call: Callable[..., Awaitable[Any]], url: str, entries: Sequence[dict[str, Any]]) -> dict[int, str]:
     """One call of at most ten entries; returns the code of each entry that failed, by its position."""
     with translate_errors(url):
-        answer = await call(
-            QueueUrl=url, Entries=[{"Id": str(number), **entry} for number, entry in enumerate(entries)]
-        )
-    failed = {int(one["Id"]): short_code(one.get("Code", "")) for one in answer.get("Failed") or ()}
+        batch = [{"Id": str(number), **entry} for number, entry in enumerate(entries)]
+        response = await call(QueueUrl=url, Entries=batch)
+    failed = {int(entry["Id"]): short_code(entry.get("Code", "")) for entry in response.get("Failed") or ()}
     for code in sorted(set(failed.values())):
         level = logging.DEBUG if code in STALE else logging.WARNING
         telemetry.log("sqs_entries_failed", level=level, queue=queue_name(url), error=code)

@@ -1,8 +1,8 @@
-"""The dead letters of one queue: buried, listed without losing any, and redriven.
+"""The dead letters of one queue: added, listed completely, and redriven.
 
-SQS can only show a message by receiving it, and hands out no more of a group while some of it is in flight. A letter
-that afterturn buried has a group of its own, so it hides nothing. One that SQS itself moved has not; where such letters
-hide others, they are rehoused: sent again with a group of their own, then deleted.
+SQS shows a message only by receiving it, and delivers no more of a group while some of it is in flight. A dead letter
+that afterturn made has a group of its own, so it hides no other. One that SQS itself moved has not; if such dead
+letters hide others, they are regrouped: sent again with a group of their own, then deleted.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from collections.abc import Collection, Sequence
 from afterturn import telemetry
 from afterturn.errors import StreamUnavailable
 from afterturn.stream.port import DeadLetter, Delivery, Queue
-from afterturn.stream.sqs import client, records
+from afterturn.stream.sqs import client as sqs
+from afterturn.stream.sqs import records
 from afterturn.stream.sqs.client import QueueUrls, SqsClient, queue_name, translate_errors
 from afterturn.stream.sqs.records import Handle, SqsMessage
 
-_ROUND = 500
-"""Letters that are held at a time."""
+_MAX_HELD = 500
+"""Dead letters that one pass redrives."""
 
 _SCAN_S = 120
-"""How long a look takes at most; a process that dies meanwhile hides the letters for no longer."""
+"""How long a pass takes at most; a process that dies meanwhile hides the dead letters for no longer."""
 
 
 class DeadLetterQueue:
@@ -35,28 +36,28 @@ class DeadLetterQueue:
         self._dead = queues.dead(queue)
 
     async def add(self, delivery: Delivery, reason: str) -> None:
-        """Make a dead letter of a delivery, unless its receipt has expired; it is deleted only afterwards."""
+        """Make a dead letter of a delivery unless its receipt has expired; then delete the record."""
         receipt = Handle.of(delivery.receipt).receipt
-        if not await client.holds(self._client, self._live, receipt, _SCAN_S):
+        if not await sqs.holds(self._client, self._live, receipt, _SCAN_S):
             return
         with translate_errors(self._dead):
             await self._client.send_message(QueueUrl=self._dead, **records.dead_letter_message(delivery, reason))
-        await client.delete(self._client, self._live, [receipt])
+        await sqs.delete(self._client, self._live, [receipt])
 
     async def list(self, limit: int) -> list[tuple[DeadLetter, int]]:
-        """The oldest letters, each with its place among those that died at the same time."""
-        async with _Scan(self._client, self._dead) as look:
-            found: dict[str, tuple[DeadLetter, int]] = {}
-            while len(found) < limit and (batch := await look.more()):
+        """The oldest dead letters, each with its order among those of the same time."""
+        async with _Scan(self._client, self._dead) as scan:
+            letters: dict[str, tuple[DeadLetter, int]] = {}
+            while len(letters) < limit and (batch := await scan.more()):
                 for message in batch:
                     letter = records.dead_letter(self._queue, message)
-                    found.setdefault(letter.id, (letter, records.order_of(message)))
-        return list(found.values())
+                    letters.setdefault(letter.id, (letter, records.order_of(message)))
+        return list(letters.values())
 
     async def redrive(self, ids: Collection[str]) -> set[str]:
-        """Put letters back into their queue, oldest first; returns the ids of those that SQS accepted.
+        """Send dead letters to their queue again, oldest first; returns the ids of those that SQS accepted.
 
-        A letter is deleted only then, so whatever fails half-way leaves it here, or delivers it twice.
+        A dead letter is deleted only then. So after an error half-way it is still here, or it is delivered twice.
         """
         moved: set[str] = set()
         while len(moved) < len(ids):
@@ -67,27 +68,28 @@ class DeadLetterQueue:
         return moved
 
     async def _redrive_some(self, ids: Collection[str]) -> set[str]:
-        async with _Scan(self._client, self._dead) as look:
-            wanted: list[SqsMessage] = []
-            while len(wanted) < _ROUND and (batch := await look.more()):
-                wanted += [one for one in batch if records.dead_letter_id(one) in ids]
-            wanted.sort(key=lambda one: (records.died_at(one), records.order_of(one)))
+        async with _Scan(self._client, self._dead) as scan:
+            messages: list[SqsMessage] = []
+            while len(messages) < _MAX_HELD and (batch := await scan.more()):
+                messages += [message for message in batch if records.dead_letter_id(message) in ids]
+            messages.sort(key=lambda message: (records.died_at(message), records.order_of(message)))
+            by_id: dict[str, list[SqsMessage]] = {}
+            for message in messages:
+                by_id.setdefault(records.dead_letter_id(message), []).append(message)
             moved: set[str] = set()
-            originals = list({records.dead_letter_id(one): one for one in reversed(wanted)}.values())[::-1]
-            for begin in range(0, len(originals), client.MAX_ENTRIES):
-                chunk = originals[begin : begin + client.MAX_ENTRIES]
+            letter_ids = list(by_id)
+            for begin in range(0, len(letter_ids), sqs.MAX_ENTRIES):
+                chunk = letter_ids[begin : begin + sqs.MAX_ENTRIES]
                 emission = uuid.uuid4().hex
-                accepted = await client.send(
-                    self._client, self._live, [records.redriven(one, emission) for one in chunk]
-                )
-                now = {records.dead_letter_id(chunk[position]) for position in accepted}
-                await look.delete([one for one in wanted if records.dead_letter_id(one) in now])
-                moved |= now
+                redriven = [records.redriven(by_id[letter_id][0], emission) for letter_id in chunk]
+                accepted = [chunk[position] for position in await sqs.send(self._client, self._live, redriven)]
+                await scan.delete([message for letter_id in accepted for message in by_id[letter_id]])
+                moved |= set(accepted)
         return moved
 
 
 class _Scan:
-    """A pass over the letters. What it took and did not delete is visible again afterwards."""
+    """A pass over the dead letters. Those that it received and did not delete are visible again afterwards."""
 
     def __init__(self, client: SqsClient, url: str) -> None:
         self._client = client
@@ -100,40 +102,41 @@ class _Scan:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await client.change_visibility(self._client, self._url, [(one.handle, 0) for one in self._held.values()])
+            changes = [(message.handle, 0) for message in self._held.values()]
+            await sqs.change_visibility(self._client, self._url, changes)
         except StreamUnavailable:
             telemetry.log("dead_letters_held", level=logging.WARNING, queue=queue_name(self._url), delay_s=_SCAN_S)
 
     async def more(self) -> Sequence[SqsMessage]:
-        """The next letters that this pass has not seen; none at the end."""
+        """The next dead letters that this pass has not seen; none at the end."""
         while True:
-            batch = await receive(self._client, self._url, limit=client.MAX_ENTRIES, visibility_s=_SCAN_S)
-            self._held |= {one.id: one for one in batch}
-            if fresh := [one for one in batch if one.id not in self._seen]:
-                self._seen |= {one.id for one in fresh}
+            batch = await receive(self._client, self._url, limit=sqs.MAX_ENTRIES, visibility_s=_SCAN_S)
+            self._held |= {message.id: message for message in batch}
+            if fresh := [message for message in batch if message.id not in self._seen]:
+                self._seen |= {message.id for message in fresh}
                 return fresh
             if batch or not await self._regroup():
                 return ()
 
     async def delete(self, messages: Sequence[SqsMessage]) -> None:
-        await client.delete(self._client, self._url, [one.handle for one in messages])
-        for one in messages:
-            self._held.pop(one.id, None)
+        await sqs.delete(self._client, self._url, [message.handle for message in messages])
+        for message in messages:
+            self._held.pop(message.id, None)
 
     async def _regroup(self) -> bool:
-        """Give the held letters that hide others groups of their own; whether there were any."""
-        moved = [one for one in self._held.values() if not records.is_regrouped(one)]
+        """Give the held dead letters that hide others groups of their own. Returns whether there were any."""
+        moved = [message for message in self._held.values() if not records.is_regrouped(message)]
         if not moved or await count(self._client, self._url) <= len(self._held):
             return False
-        accepted = await client.send(self._client, self._url, [records.regrouped(one) for one in moved])
+        accepted = await sqs.send(self._client, self._url, [records.regrouped(message) for message in moved])
         await self.delete([moved[position] for position in sorted(accepted)])
         return bool(accepted)
 
 
 async def receive(client: SqsClient, url: str, *, limit: int, visibility_s: int, wait_s: int = 0) -> list[SqsMessage]:
-    """One ReceiveMessage. An answer that is lost is asked for again by the driver, under the same attempt id."""
+    """One ReceiveMessage. The driver repeats it under the same attempt id if the response is lost."""
     with translate_errors(url):
-        answer = await client.receive_message(
+        response = await client.receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=limit,
             VisibilityTimeout=visibility_s,
@@ -142,12 +145,12 @@ async def receive(client: SqsClient, url: str, *, limit: int, visibility_s: int,
             MessageSystemAttributeNames=records.SYSTEM_ATTRIBUTES,
             MessageAttributeNames=records.CUSTOM_ATTRIBUTES,
         )
-    return [records.received(one) for one in answer.get("Messages") or ()]
+    return [records.received(message) for message in response.get("Messages") or ()]
 
 
 async def count(client: SqsClient, url: str) -> int:
-    """How many messages a queue holds, those in flight included. SQS tells it with up to a minute's delay."""
+    """The number of messages in a queue, including those in flight; SQS reports it up to a minute late."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     with translate_errors(url):
-        answer = await client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
-    return sum(int((answer.get("Attributes") or {}).get(name, 0)) for name in names)
+        response = await client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+    return sum(int((response.get("Attributes") or {}).get(name, 0)) for name in names)

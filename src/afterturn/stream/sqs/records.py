@@ -1,8 +1,8 @@
-"""Records as SQS keeps them: what is sent, and what a received message says. Pure.
+"""Records as SQS keeps them: what is sent, and what a received message holds. Pure.
 
-Besides the body a message carries attributes: ``publishedAt`` (milliseconds since 1970; SQS sets its own time anew when
-it moves a message to the dead letters), ``conversation`` and ``consumer`` (direct queue, and where the group had to be
-hashed). A dead letter carries further ones that begin with ``letter``.
+Besides the body a message carries attributes: ``publishedAt`` (milliseconds since 1970, because SQS changes its own
+time when it moves a message to a dead letter queue), ``conversation`` and ``consumer`` (in the retry queue, and if the
+group had to be hashed). A dead letter carries further ones that begin with ``deadLetter``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from afterturn.clock import EPOCH
 from afterturn.event import TurnSettled
 from afterturn.stream.port import MAX_RECEIVES, DeadLetter, Delivery, Queue, Receipt
 
-GIVEN_UP = f"received {MAX_RECEIVES} times without success"
+GIVEN_UP_REASON = f"received {MAX_RECEIVES} times without success"
 
 SYSTEM_ATTRIBUTES = ["ApproximateReceiveCount", "MessageGroupId", "SentTimestamp", "SequenceNumber"]
 CUSTOM_ATTRIBUTES = ["All"]
@@ -30,7 +30,7 @@ _END_OF_TIME = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class SqsMessage:
-    """A message as it was received, whichever way. ``group`` is the one of SQS; empty where there was none."""
+    """A message as it was received, by a request or a Lambda event. ``group``: its message group; empty: none."""
 
     id: str
     handle: str
@@ -56,7 +56,7 @@ class SqsMessage:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a receipt has to remember of its message."""
+    """What a receipt holds of its message."""
 
     message_id: str
     receipt: str
@@ -78,35 +78,34 @@ class Handle:
 def outgoing(event: TurnSettled, consumer: str | None, emission: str | None, now: int) -> dict[str, Any]:
     """The parameters of SendMessage for an event."""
     group = group_id(event.conversation_id, consumer)
-    attributes = {"publishedAt": _number(now)}
-    if group != event.conversation_id:
-        attributes["conversation"] = _string(event.conversation_id)
-    if consumer is not None:
-        attributes["consumer"] = _string(consumer)
     return {
         "MessageBody": event.to_json(),
         "MessageGroupId": group,
         "MessageDeduplicationId": deduplication_id(event.event_id, consumer, emission),
-        "MessageAttributes": attributes,
+        "MessageAttributes": _attributes(
+            publishedAt=now,
+            conversation=event.conversation_id if group != event.conversation_id else None,
+            consumer=consumer,
+        ),
     }
 
 
-def received(answer: Mapping[str, Any]) -> SqsMessage:
-    """A message from the answer of ReceiveMessage."""
-    custom = answer.get("MessageAttributes") or {}
+def received(response: Mapping[str, Any]) -> SqsMessage:
+    """A message from the response of ReceiveMessage."""
+    custom = response.get("MessageAttributes") or {}
     return _message(
-        answer["MessageId"],
-        answer["ReceiptHandle"],
-        answer["Body"],
-        answer.get("Attributes") or {},
+        response["MessageId"],
+        response["ReceiptHandle"],
+        response["Body"],
+        response.get("Attributes") or {},
         {name: value["StringValue"] for name, value in custom.items() if "StringValue" in value},
     )
 
 
 def invoked(record: Mapping[str, Any]) -> SqsMessage:
-    """A message from a record of a Lambda event, which spells the keys its own way.
+    """A message from a record of a Lambda event, which spells the keys differently.
 
-    Raises ValueError where the record cannot even be named in an answer.
+    Raises ValueError for a record without an id, which no response could name.
     """
     custom = record.get("messageAttributes") or {}
     body = record.get("body")
@@ -123,7 +122,7 @@ def invoked(record: Mapping[str, Any]) -> SqsMessage:
 
 
 def delivery(queue: Queue, message: SqsMessage, received_at: int) -> Delivery:
-    """A message as the bridge sees it."""
+    """A message as the bridge receives it."""
     handle = Handle(
         message_id=message.id,
         receipt=message.handle,
@@ -141,77 +140,73 @@ def delivery(queue: Queue, message: SqsMessage, received_at: int) -> Delivery:
     )
 
 
-def dead_letter_message(given: Delivery, reason: str) -> dict[str, Any]:
+def dead_letter_message(delivery: Delivery, reason: str) -> dict[str, Any]:
     """The parameters of SendMessage that make a dead letter of a delivery.
 
-    Its group is its own, so that a listing is not held up: SQS hands out no more of a group while some of it is in
-    flight. The deduplication id is new at every receive: buried again, it is a letter again.
+    Each has a group of its own, so that a list is complete: SQS delivers no more of a group while some of it is in
+    flight. The deduplication id is new at every receive, so a record that was redriven can become a dead letter again.
     """
-    handle = Handle.of(given.receipt)
+    handle = Handle.of(delivery.receipt)
     return _dead_letter_message(
         handle.message_id,
-        given.body,
-        {
-            "publishedAt": _number(handle.published_at),
-            "letterReason": _string(reason),
-            "letterReceives": _number(given.receives),
-        },
-        conversation=handle.conversation,
-        consumer=given.consumer,
-        group=handle.group,
-        deduplication=f"{handle.message_id}/{given.receives}",
+        delivery.body,
+        f"{handle.message_id}/{delivery.receives}",
+        publishedAt=handle.published_at,
+        deadLetterReason=reason,
+        deadLetterReceives=delivery.receives,
+        deadLetterGroup=handle.group or None,
+        conversation=handle.conversation or None,
+        consumer=delivery.consumer,
     )
 
 
 def regrouped(message: SqsMessage) -> dict[str, Any]:
-    """The parameters of SendMessage that give a letter which SQS moved a group of its own."""
+    """The parameters of SendMessage that give a dead letter moved by SQS a group of its own."""
     return _dead_letter_message(
         message.id,
         message.body,
-        {
-            "publishedAt": _number(message.published_at),
-            "letterReason": _string(GIVEN_UP),
-            "letterReceives": _number(MAX_RECEIVES),
-            "letterDiedAt": _number(message.sent_at),
-            "letterPlace": _number(message.sequence),
-        },
-        conversation=message.conversation,
+        f"{message.id}/{message.receives}",
+        publishedAt=message.published_at,
+        deadLetterReason=GIVEN_UP_REASON,
+        deadLetterReceives=MAX_RECEIVES,
+        deadLetterAt=message.sent_at,
+        deadLetterOrder=message.sequence,
+        deadLetterGroup=message.group or None,
+        conversation=message.conversation or None,
         consumer=message.consumer,
-        group=message.group,
-        deduplication=f"{message.id}/{message.receives}",
     )
 
 
 def dead_letter_id(message: SqsMessage) -> str:
-    """The id of a dead letter: that of the message which died, whoever moved it here."""
-    return message.attributes.get("letterId") or message.id
+    """The id of a dead letter: that of the original message, whoever moved it."""
+    return message.attributes.get("deadLetterId") or message.id
 
 
 def died_at(message: SqsMessage) -> int:
-    """When a letter died. SQS tells anew when a message was sent when it moves it here."""
-    return _whole(message.attributes.get("letterDiedAt"), message.sent_at)
+    """When it became a dead letter. SQS sets the sent time anew when it moves a message."""
+    return _whole(message.attributes.get("deadLetterAt"), message.sent_at)
 
 
 def order_of(message: SqsMessage) -> int:
-    """The order of letters that died at the same time."""
-    return _whole(message.attributes.get("letterPlace"), message.sequence)
+    """The order among dead letters of the same time."""
+    return _whole(message.attributes.get("deadLetterOrder"), message.sequence)
 
 
 def is_regrouped(message: SqsMessage) -> bool:
-    """Whether a letter has a group of its own."""
-    return "letterId" in message.attributes
+    """Whether a dead letter has a group of its own."""
+    return "deadLetterId" in message.attributes
 
 
 def dead_letter(queue: Queue, message: SqsMessage) -> DeadLetter:
-    """A letter as it is listed. SQS itself moves without a reason, after MAX_RECEIVES receives."""
+    """A dead letter as it is listed. SQS itself moves without a reason, after MAX_RECEIVES receives."""
     attributes = message.attributes
     return DeadLetter(
         id=dead_letter_id(message),
         queue=queue,
         group=message.conversation,
         body=message.body,
-        reason=attributes.get("letterReason") or GIVEN_UP,
-        receives=_whole(attributes.get("letterReceives"), MAX_RECEIVES),
+        reason=attributes.get("deadLetterReason") or GIVEN_UP_REASON,
+        receives=_whole(attributes.get("deadLetterReceives"), MAX_RECEIVES),
         published_at=_time(message.published_at),
         died_at=_time(died_at(message)),
         consumer=message.consumer,
@@ -219,24 +214,22 @@ def dead_letter(queue: Queue, message: SqsMessage) -> DeadLetter:
 
 
 def redriven(message: SqsMessage, emission: str) -> dict[str, Any]:
-    """The parameters of SendMessage that put a letter back: its group and body, and a deduplication id never used."""
-    attributes = {"publishedAt": _number(message.published_at)}
-    for name in ("conversation", "consumer"):
-        if value := message.attributes.get(name):
-            attributes[name] = _string(value)
-    group = message.attributes.get("letterGroup", "")
-    if not is_legal(group):  # none, or a stranger's
-        group = message.group
+    """The parameters of SendMessage that redrive a dead letter: its group and body, and a new deduplication id."""
+    group = message.attributes.get("deadLetterGroup", "")
     return {
         "MessageBody": message.body,
-        "MessageGroupId": group,
+        "MessageGroupId": group if is_legal(group) else message.group,
         "MessageDeduplicationId": legal_id(f"{emission}/{dead_letter_id(message)}"),
-        "MessageAttributes": attributes,
+        "MessageAttributes": _attributes(
+            publishedAt=message.published_at,
+            conversation=message.attributes.get("conversation") or None,
+            consumer=message.consumer or None,
+        ),
     }
 
 
 def size_of(entry: Mapping[str, Any]) -> int:
-    """An upper bound of what SQS counts of a message: body and attributes in bytes."""
+    """An upper bound of a message's size as SQS counts it: body and attributes in bytes."""
     attributes = entry["MessageAttributes"].items()
     return len(entry["MessageBody"].encode()) + sum(
         len(name) + len(value["DataType"]) + len(value["StringValue"].encode()) for name, value in attributes
@@ -244,34 +237,27 @@ def size_of(entry: Mapping[str, Any]) -> int:
 
 
 def after_receive(receipt: Receipt, after: timedelta, now: int) -> int:
-    """Seconds for ChangeMessageVisibility: rounded up, and no more than what is left of twelve hours."""
+    """Seconds for ChangeMessageVisibility: rounded up, and at most what is left of the twelve hours of a receive."""
     seconds = -(-after // timedelta(seconds=1))
     held = -(-(now - Handle.of(receipt).received_at) // 1000)
     return max(0, min(seconds, 43_200 - held - (5 if held else 0)))
 
 
-def _dead_letter_message(
-    origin: str,
-    body: str,
-    attributes: dict[str, Any],
-    *,
-    conversation: str,
-    consumer: str | None,
-    group: str,
-    deduplication: str,
-) -> dict[str, Any]:
-    attributes["letterId"] = _string(origin)
-    if group:
-        attributes["letterGroup"] = _string(group)
-    if conversation:
-        attributes["conversation"] = _string(conversation)
-    if consumer is not None:
-        attributes["consumer"] = _string(consumer)
+def _dead_letter_message(origin: str, body: str, deduplication: str, **attributes: str | int | None) -> dict[str, Any]:
     return {
         "MessageBody": body,
-        "MessageGroupId": legal_id(f"letter/{origin}"),
+        "MessageGroupId": legal_id(f"dead-letter/{origin}"),
         "MessageDeduplicationId": legal_id(deduplication),
-        "MessageAttributes": attributes,
+        "MessageAttributes": _attributes(deadLetterId=origin, **attributes),
+    }
+
+
+def _attributes(**values: str | int | None) -> dict[str, dict[str, str]]:
+    """Message attributes; None leaves one out."""
+    return {
+        name: {"DataType": "String" if isinstance(value, str) else "Number", "StringValue": str(value)}
+        for name, value in values.items()
+        if value is not None
     }
 
 
@@ -290,16 +276,8 @@ def _message(
     )
 
 
-def _string(text: str) -> dict[str, str]:
-    return {"DataType": "String", "StringValue": text}
-
-
-def _number(value: int) -> dict[str, str]:
-    return {"DataType": "Number", "StringValue": str(value)}
-
-
 def _whole(text: str | None, otherwise: int) -> int:
-    """A number out of a message that anybody may have written; none of SQS is longer than a sequence number."""
+    """A number in a message, which anybody may have written; no number of SQS is longer than a sequence number."""
     return int(text) if text is not None and len(text) <= 20 and text.isascii() and text.isdigit() else otherwise
 
 
@@ -312,10 +290,10 @@ _MARK = "~"
 
 
 def legal_id(text: str) -> str:
-    """A legal id for any text, another one for every other text; a legal text stays as it is.
+    """An id that SQS accepts, different for different texts; a text that is accepted stays as it is.
 
-    What is too long or holds other characters becomes ``~`` and its SHA-256. A text that begins with ``~`` becomes one,
-    too, so that no text is taken for another one's hash.
+    A text that is too long or has other characters becomes ``~`` and its SHA-256. So does a text that begins with
+    ``~``, so that no text equals another one's hash.
 
     >>> legal_id("c1")
     'c1'
@@ -326,21 +304,21 @@ def legal_id(text: str) -> str:
 
 
 def is_legal(text: str) -> bool:
-    """Whether SQS takes it as it is."""
+    """Whether SQS accepts it as it is."""
     return _LEGAL.match(text) is not None
 
 
 def group_id(conversation_id: str, consumer: str | None) -> str:
-    """The message group: the conversation; in the direct queue, consumer and conversation.
+    """The message group: the conversation; in the retry queue, consumer and conversation.
 
-    Unambiguous, because the name of a consumer holds no slash.
+    Unambiguous, because a consumer's name has no slash.
     """
     return legal_id(conversation_id if consumer is None else f"{consumer}/{conversation_id}")
 
 
 def deduplication_id(event_id: str, consumer: str | None, emission: str | None) -> str:
-    """The same for the same send tried again, and another one for every emission of an event.
+    """The same when a send is retried, and a new one for every emission of an event.
 
-    Unambiguous: neither consumer nor emission holds a slash or a colon, and an event id begins with ``turn:``.
+    Unambiguous: neither consumer nor emission has a slash or a colon, and an event id begins with ``turn:``.
     """
     return legal_id("/".join(part for part in (consumer, emission, event_id) if part is not None))
