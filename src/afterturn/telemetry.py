@@ -28,7 +28,7 @@ LOG_KEYS = frozenset(
         "event_id",
         "kind",
         "message_id",
-        "place",
+        "location",
         "property_id",
         "queue",
         "receives",

@@ -26,7 +26,7 @@ async def test_an_agent_that_fails_is_logged_with_its_place_and_without_content(
     await rig.ingest.handle(sms(1, "Xyzzy, the boiler"))
     await rig.auto_reply.once()
     assert "error=JSONDecodeError" in caplog.text
-    assert f"place={HERE}:{reply.__code__.co_firstlineno + 1}" in caplog.text
+    assert f"location={HERE}:{reply.__code__.co_firstlineno + 1}" in caplog.text
     assert "Xyzzy" not in caplog.text
 
 

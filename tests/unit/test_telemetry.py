@@ -48,8 +48,8 @@ def test_the_keys_of_log_lines_are_pinned() -> None:
         "error",
         "event_id",
         "kind",
+        "location",
         "message_id",
-        "place",
         "property_id",
         "queue",
         "receives",
@@ -239,7 +239,7 @@ def test_content_stays_in_the_store(given_turn: dict[str, Any]) -> None:
     assert told.errors == ["RuntimeError"]
     assert any("action=settle" in line for line in ears.lines)
     [failed] = [line for line in ears.lines if "action=reaction_failed" in line]
-    assert f"place={__file__}:" in failed
+    assert f"location={__file__}:" in failed
     for outside in (told.bodies, told.reasons, told.errors, ears.lines, samples):
         assert not [line for line in outside if SECRET in line]
 

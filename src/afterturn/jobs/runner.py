@@ -255,7 +255,7 @@ class JobRunner:
             stage=job.kind,
             conversation_id=job.conversation_id,
             error=reason,
-            place=None if isinstance(error, RetryLater) else telemetry.error_location(error),
+            location=None if isinstance(error, RetryLater) else telemetry.error_location(error),
             delay_s=None if delay is None else int(delay.total_seconds()),
         )
         try:

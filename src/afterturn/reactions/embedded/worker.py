@@ -226,7 +226,7 @@ class EmbeddedWorker:
             conversation_id=claimed.conversation_id,
             attempt=claimed.attempt,
             error=kind,
-            place=telemetry.error_location(failure),
+            location=telemetry.error_location(failure),
         )
 
     async def _renew(self) -> None:

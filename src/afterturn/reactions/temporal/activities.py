@@ -197,7 +197,7 @@ def _tell_failed(consumer: Consumer, given: RunRequest, failure: Exception) -> N
         conversation_id=given.conversation_id,
         attempt=given.attempt,
         error=error_kind(failure),
-        place=telemetry.error_location(failure),
+        location=telemetry.error_location(failure),
     )
 
 
