@@ -33,7 +33,7 @@ from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory
 from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
-from afterturn.channels.ses import webhook as ses_webhook
+from afterturn.channels.ses import fetch as ses_fetch
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.twilio.send import TwilioSender
@@ -202,7 +202,7 @@ def _router(desk: Desk, *, auto_reply: bool) -> WebhookRouter:
 
     async def from_s3(asked: FetchRequest) -> ChannelEvent:
         raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return ses_webhook.parse_fetched(asked, raw, now=desk.clock(), own_addresses=own)
+        return ses_fetch.parse_fetched(asked, raw, now=desk.clock(), own_addresses=own)
 
     async def from_graph(asked: FetchRequest) -> ChannelEvent:
         resource = asked.reference["resource"]

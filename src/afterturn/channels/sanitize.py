@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from pydantic import ValidationError
 
-from afterturn.clock import EPOCH, parse_time, to_utc
+from afterturn.channels.types import Rejected, WebhookRequest
+from afterturn.clock import EPOCH, MILLISECOND, parse_time, to_utc
 from afterturn.model import MAX_TEXT_BYTES, Attachment, clean_text
 
 MAX_ATTACHMENTS = 50
@@ -24,6 +24,7 @@ _OLDEST = datetime(1990, 1, 1, tzinfo=UTC)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEGREES = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,20})?\Z")
 _SPACES = re.compile(r"\s+")
+_EVENT_NAME = re.compile(r"(?=.{1,60}\Z)[A-Za-z]+(?:[_.-][A-Za-z]+)*\Z")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 
 
@@ -50,6 +51,14 @@ def json_object(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def require_json_object(request: WebhookRequest) -> dict[str, Any]:
+    """The body's JSON object. Raises Rejected if it is not one."""
+    body = json_object(request.body)
+    if body is None:
+        raise Rejected(400, "the body is not a JSON object")
+    return body
 
 
 def get_path(value: object, *path: str) -> object:
@@ -85,11 +94,10 @@ def clean_line(value: object) -> str:
     return _SPACES.sub(" ", clean_string(str(value))).strip()[:MAX_FACT_CHARS]
 
 
-def ignored_reason(value: object, known: Collection[str]) -> str:
-    """The reason for :class:`Ignored`: the provider's name of the event, with dashes, if it is a known one."""
-    if isinstance(value, str) and value in known:
-        return value.replace("_", "-").replace(".", "-")
-    return "unknown-kind"
+def ignored_reason(kind: object) -> str:
+    """The reason for :class:`Ignored`: the provider's name of the event, with dashes; words only, as it is logged."""
+    is_name = isinstance(kind, str) and _EVENT_NAME.match(kind)
+    return str(kind).replace("_", "-").replace(".", "-") if is_name else "unknown-kind"
 
 
 def clean_label(value: object) -> str:
@@ -134,30 +142,31 @@ def geo_attachment(latitude: object, longitude: object, name: object) -> Attachm
     return attachment(f"geo:{point[0]},{point[1]}", "", name)
 
 
-def from_seconds(value: object, now: datetime) -> datetime | None:
+def from_seconds(value: object, now: datetime, unit: timedelta = timedelta(seconds=1)) -> datetime | None:
     """The time of seconds since 1970; None if it is no number, in the future or before 1990."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return _plausible(EPOCH + timedelta(seconds=value), now)
+        return _plausible(EPOCH + value * unit, now)
     except (OverflowError, ValueError):  # out of range; not a number
         return None
 
 
 def from_millis(value: object, now: datetime) -> datetime | None:
     """Like :func:`from_seconds`, for milliseconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return _plausible(EPOCH + timedelta(milliseconds=value), now)
-    except (OverflowError, ValueError):
-        return None
+    return from_seconds(value, now, MILLISECOND)
 
 
 def from_iso(value: object, now: datetime) -> datetime | None:
     """Like :func:`from_seconds`, for an ISO 8601 text with an offset."""
+    at = parse_iso(value)
+    return None if at is None else _plausible(at, now)
+
+
+def parse_iso(value: object) -> datetime | None:
+    """The time of an ISO 8601 text with an offset; None for anything else."""
     try:
-        return _plausible(parse_time(value), now) if isinstance(value, str) else None
+        return parse_time(value) if isinstance(value, str) else None
     except ValueError:
         return None
 

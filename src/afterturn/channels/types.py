@@ -206,7 +206,7 @@ class SubscriptionEvent:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Verified, and nothing to store. ``reason``: from a fixed vocabulary."""
+    """Verified, and nothing to store. ``reason``: a code of ours, or the provider's name of the event."""
 
     reason: str
 

@@ -17,7 +17,7 @@ from tests.unit.channels.test_ingest import ChannelRig, opened
 from tests.unit.channels.voice.test_signatures import retell_signed, token
 
 from afterturn.channels.outlook import fetch as outlook_fetch
-from afterturn.channels.ses import webhook as ses_webhook
+from afterturn.channels.ses import fetch as ses_fetch
 from afterturn.channels.types import ChannelEvent, FetchRequest, SubscriptionEvent, WebhookRequest
 from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter
 from afterturn.config import Settings
@@ -60,7 +60,7 @@ class Front:
         )
 
     async def from_s3(self, asked: FetchRequest) -> ChannelEvent:
-        return ses_webhook.parse_fetched(asked, sample("email-raw/iphone.eml"), now=NOW)
+        return ses_fetch.parse_fetched(asked, sample("email-raw/iphone.eml"), now=NOW)
 
     async def from_graph(self, asked: FetchRequest) -> ChannelEvent:
         return outlook_fetch.parse_fetched(

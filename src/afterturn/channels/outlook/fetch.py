@@ -19,11 +19,10 @@ from afterturn.channels.email.message import MailReceipt, ReceivedMail, inbound_
 from afterturn.channels.email.reader import PARSE_ERRORS, html_to_text, message_ids, parse_date, raw_header
 from afterturn.channels.email.suppression import OWN_HEADER, READ_HEADERS
 from afterturn.channels.http_client import HttpResponse
-from afterturn.channels.outlook.graph import GraphClient
-from afterturn.channels.sanitize import clean_line, clean_string, get_path
+from afterturn.channels.outlook.graph import GraphClient, internet_message_id
+from afterturn.channels.sanitize import clean_line, clean_string, get_path, parse_iso
 from afterturn.channels.sending import Reason, TryLater
 from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, SuppressReason
-from afterturn.clock import parse_time
 from afterturn.ids import digest
 
 MAX_MESSAGE_BYTES = 32 * 2**20
@@ -143,7 +142,7 @@ def parse_fetched(
     if message.get("isDraft") is True:
         return Ignored("draft")
     ours = tuple(account.lower() for account in accounts)
-    mail = _written(message)
+    mail = _parse_message(message)
     receipt = MailReceipt(
         at=received_time(message.get("receivedDateTime"), now),
         accounts=ours,
@@ -158,13 +157,13 @@ def parse_fetched(
     return event
 
 
-def _written(message: dict[str, object]) -> ReceivedMail:
+def _parse_message(message: dict[str, object]) -> ReceivedMail:
     carried = _headers(message.get("internetMessageHeaders"))
     sent = clean_string(message.get("sentDateTime"))
     sender = _address(message.get("from")) or _address(message.get("sender"))
     subject = clean_string(message.get("subject"))
     text = _body(message.get("body")) or clean_string(message.get("bodyPreview"))
-    message_id = clean_string(message.get("internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    message_id = internet_message_id(message)
     fingerprint = digest(sender, subject, sent, text)
     group = clean_line(message.get("conversationId"))
     new = _body(message.get("uniqueBody"))
@@ -175,7 +174,7 @@ def _written(message: dict[str, object]) -> ReceivedMail:
         subject=subject,
         text=text,
         fingerprint=fingerprint,
-        sent_at=parse_date(raw_header(carried, "Date")) or _sent_at(sent),
+        sent_at=parse_date(raw_header(carried, "Date")) or parse_iso(sent),
         reply_to="".join(_addresses(message.get("replyTo"))[:1]),
         references=(*message_ids(carried, "References"), *message_ids(carried, "In-Reply-To")),
         attachments=_attachments(message, message_id or f"sha256-{fingerprint}"),
@@ -205,13 +204,6 @@ def _is_disowned(listed: object) -> bool:
             results = clean_string(get_path(item, "value"))[:MAX_RESULTS_CHARS].lower()
             return bool(_DMARC_FAILED.search(results)) and "compauth=pass" not in results
     return False
-
-
-def _sent_at(sent: str) -> datetime | None:
-    try:
-        return parse_time(sent)
-    except ValueError:
-        return None
 
 
 def _body(body: object) -> str:

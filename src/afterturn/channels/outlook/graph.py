@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from pydantic import SecretStr
 
 from afterturn.channels.http_client import HttpClient, HttpResponse, failure_of, seconds, send_once, send_repeatable
-from afterturn.channels.sanitize import clean_label, get_path
+from afterturn.channels.sanitize import clean_label, clean_string, get_path
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
     ProviderErrors,
@@ -162,3 +162,8 @@ class GraphClient:
 def error_code(response: HttpResponse) -> str:
     """Graph's error code, or the status."""
     return clean_label(get_path(response.json(), "error", "code")) or str(response.status)
+
+
+def internet_message_id(message: object) -> str:
+    """A message's Message-ID without its brackets; ``""`` if it has none."""
+    return clean_string(get_path(message, "internetMessageId")).strip().removeprefix("<").removesuffix(">")

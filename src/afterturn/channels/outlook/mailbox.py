@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from afterturn.channels.http_client import HttpResponse, json_body
-from afterturn.channels.outlook.graph import GraphClient, error_code
-from afterturn.channels.sanitize import clean_string, get_path
+from afterturn.channels.outlook.graph import GraphClient, error_code, internet_message_id
+from afterturn.channels.sanitize import get_path, parse_iso
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, TryLater
-from afterturn.clock import parse_time
 from afterturn.ids import legal_id
 
 LIFETIME = timedelta(hours=70)
@@ -139,19 +138,12 @@ def _subscription(response: HttpResponse, until: datetime) -> Subscription:
     name = body.get("id")
     if not isinstance(name, str) or not name:
         raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
-    return Subscription(name, min(_parsed(body.get("expirationDateTime")) or until, until))
+    return Subscription(name, min(parse_iso(body.get("expirationDateTime")) or until, until))
 
 
 def _received(item: object) -> MailboxEntry | None:
-    name, at = get_path(item, "id"), _parsed(get_path(item, "receivedDateTime"))
+    name, at = get_path(item, "id"), parse_iso(get_path(item, "receivedDateTime"))
     if not isinstance(name, str) or not name or at is None:
         return None
-    message_id = clean_string(get_path(item, "internetMessageId")).strip().removeprefix("<").removesuffix(">")
+    message_id = internet_message_id(item)
     return MailboxEntry(name, at, legal_id("", message_id) if message_id else "", get_path(item, "isDraft") is True)
-
-
-def _parsed(value: object) -> datetime | None:
-    try:
-        return parse_time(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

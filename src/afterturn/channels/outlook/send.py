@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from afterturn.channels.email.compose import compose, mail_addresses, one_part
 from afterturn.channels.http_client import HttpResponse
-from afterturn.channels.outlook.graph import GraphClient, error_code
+from afterturn.channels.outlook.graph import GraphClient, error_code, internet_message_id
 from afterturn.channels.sending import (
     OutboundMessage,
     Reason,
@@ -63,11 +63,10 @@ class GraphSender:
         if response.status != 201:
             raise self._failure(response, repeatable=True)
         body = response.json()
-        draft, message_id = body.get("id"), body.get("internetMessageId")
-        name = message_id.strip().removeprefix("<").removesuffix(">") if isinstance(message_id, str) else ""
-        if not isinstance(draft, str) or not draft or not name:
+        draft, message_id = body.get("id"), internet_message_id(body)
+        if not isinstance(draft, str) or not draft or not message_id:
             raise TryLater("graph", Reason.UNAVAILABLE, "unreadable")
-        return draft, name
+        return draft, message_id
 
     def _failure(self, response: HttpResponse, *, repeatable: bool) -> SendFailed:
         failure = self._graph.failure_of(response, repeatable=repeatable)

@@ -26,5 +26,5 @@ PROVIDER = Provider(
     name="ses",
     settings=SesSettings,
     opened_by="sns_topics",
-    module="afterturn.channels.ses.connection",
+    module="afterturn.channels.ses.webhook",
 )

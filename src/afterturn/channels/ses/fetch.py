@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.aws.errors import code_of, is_foreign
 from afterturn.aws.session import Access, open_client
-from afterturn.channels.email.message import MAX_MAIL_BYTES
+from afterturn.channels.email.message import MAX_MAIL_BYTES, MailReceipt, read_mail, received_time
+from afterturn.channels.sanitize import clean_line
 from afterturn.channels.sending import CONFIGURATION_PAUSE, Reason, SendFailed, TryLater
-from afterturn.channels.ses.webhook import parse_fetched
-from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored
+from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, InboundMessage, SuppressReason
 from afterturn.clock import Clock, parse_time
 
 CALL_S = 60.0
 MAY_STILL_COME = timedelta(minutes=5)
 """SES lays the mail down before it tells, and S3 shows it at once; a copy in another region comes later."""
+
+VERDICTS = ("spam", "virus", "spf", "dkim", "dmarc")
 
 _MISSING = frozenset({"NoSuchKey", "404", "NoSuchVersion"})
 _LOCKED_BY_CLIENT = "x-amz-key-v2"
@@ -53,9 +55,9 @@ class S3MailFetcher:
         self._own_addresses = own_addresses
         self._buckets = buckets
 
-    async def fetch(self, asked: FetchRequest) -> ChannelEvent:
+    async def fetch(self, request: FetchRequest) -> ChannelEvent:
         """The mail; of one that is too large the beginning."""
-        bucket, key = asked.reference.get("bucket", ""), asked.reference.get("key", "")
+        bucket, key = request.reference.get("bucket", ""), request.reference.get("key", "")
         if not bucket or not key:
             return Ignored("bad-reference")
         if self._buckets is not None and bucket not in self._buckets:
@@ -68,21 +70,21 @@ class S3MailFetcher:
             raise TryLater("s3", Reason.UNAVAILABLE, "TimeoutError") from None
         except Exception as error:
             if code_of(error) in _MISSING:
-                return self._missing(asked)
+                return self._missing(request)
             if not is_foreign(error) and not _is_broken_off(error):
                 raise
             raise _failed(error) from None
         return (
             mail
             if isinstance(mail, Ignored)
-            else parse_fetched(asked, mail, now=self._clock(), own_addresses=self._own_addresses)
+            else parse_fetched(request, mail, now=self._clock(), own_addresses=self._own_addresses)
         )
 
     async def _read(self, bucket: str, key: str) -> bytes | Ignored:
-        answer = await self._client.get_object(Bucket=bucket, Key=key)
-        body, raw = answer["Body"], bytearray()
+        response = await self._client.get_object(Bucket=bucket, Key=key)
+        body, raw = response["Body"], bytearray()
         try:
-            if _LOCKED_BY_CLIENT in answer.get("Metadata", {}):
+            if _LOCKED_BY_CLIENT in response.get("Metadata", {}):
                 return Ignored("mail-encrypted")
             # One byte more than is kept, so that it is seen to be too large.
             while len(raw) <= MAX_MAIL_BYTES and (piece := await body.read(_PIECE)):
@@ -91,15 +93,36 @@ class S3MailFetcher:
             body.close()
         return bytes(raw[: MAX_MAIL_BYTES + 1])
 
-    def _missing(self, asked: FetchRequest) -> Ignored:
+    def _missing(self, request: FetchRequest) -> Ignored:
         """Raises TryLater while it may still come."""
         try:
-            received = parse_time(asked.reference.get("received_at", ""))
+            received = parse_time(request.reference.get("received_at", ""))
         except ValueError:
             return Ignored("mail-gone")
         if self._clock() - received < MAY_STILL_COME:
             raise TryLater("s3", Reason.UNAVAILABLE, "NoSuchKey", after=timedelta(seconds=30))
         return Ignored("mail-gone")
+
+
+def parse_fetched(
+    request: FetchRequest, raw: bytes, *, now: datetime, own_addresses: Collection[str] = frozenset()
+) -> InboundMessage:
+    """The mail that :func:`~afterturn.channels.ses.webhook.parse` requested, as it lay in S3."""
+    reference = request.reference
+    verdicts = {name: reference[name] for name in VERDICTS if name in reference}
+    receipt = MailReceipt(
+        at=received_time(reference.get("received_at"), now),
+        accounts=tuple(reference.get("accounts", "").split()),
+        own_addresses=frozenset(own_addresses),
+        mail_id=reference.get("mail_id"),
+        suppress=suppress_reason(verdicts),
+        extra={**verdicts, "raw": clean_line(f"s3://{reference['bucket']}/{reference['key']}")},
+    )
+    return read_mail(raw, receipt)
+
+
+def suppress_reason(verdicts: Mapping[str, str]) -> SuppressReason | None:
+    return SuppressReason.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
 
 
 def _is_broken_off(error: Exception) -> bool:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from afterturn import telemetry
 from afterturn.channels.http_client import HttpClient, HttpTimeouts, failure_of, send_repeatable
-from afterturn.channels.sanitize import json_object
-from afterturn.channels.sending import Reason, TryLater, Uncertain, Undeliverable
+from afterturn.channels.sanitize import require_json_object
+from afterturn.channels.sending import Reason, TryLater, Undeliverable
 from afterturn.channels.types import Rejected, SubscriptionEvent, WebhookRequest
 from afterturn.clock import Clock, parse_time
 from afterturn.errors import MissingExtra
@@ -119,15 +119,15 @@ class SnsClient:
     async def _get(self, url: str, max_bytes: int) -> bytes:
         if not _OF_SNS.fullmatch(url):
             raise Undeliverable("sns", Reason.REFUSED, "not-a-host-of-sns")
-        answer = await send_repeatable(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
-        if answer.status == 200 and not answer.truncated:
-            return answer.body
-        failure = failure_of("sns", answer, self._clock())
-        if isinstance(failure, TryLater) and answer.status >= 400:
+        response = await send_repeatable(self._http, "sns", "GET", url, {"accept": "*/*"}, max_bytes=max_bytes)
+        if response.status == 200 and not response.truncated:
+            return response.body
+        failure = failure_of("sns", response, self._clock(), repeatable=True)
+        if failure is not None and response.status >= 400:
             raise failure
-        if isinstance(failure, Uncertain) or answer.truncated:
-            raise TryLater("sns", Reason.UNAVAILABLE, str(answer.status))
-        raise Undeliverable("sns", Reason.REFUSED, str(answer.status))
+        if response.truncated:
+            raise TryLater("sns", Reason.UNAVAILABLE, str(response.status))
+        raise Undeliverable("sns", Reason.REFUSED, str(response.status))
 
 
 async def verify(
@@ -185,10 +185,7 @@ def _fields(request: WebhookRequest) -> dict[str, Any]:
         raise Rejected(401, "raw delivery carries no signature; turn it off for this subscription")
     if len(request.body) > MAX_BODY_BYTES:
         raise Rejected(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-    fields = json_object(request.body)
-    if fields is None:
-        raise Rejected(400, "the body is not a JSON object")
-    return fields
+    return require_json_object(request)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

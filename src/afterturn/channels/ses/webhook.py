@@ -2,7 +2,7 @@
 
 https://docs.aws.amazon.com/ses/latest/dg/receiving-email-notifications-contents.html and
 https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html. A mail comes with the
-notification, as text or as base64, or lies in S3: then :func:`parse` requests it and :func:`parse_fetched` reads it.
+notification, as text or as base64, or lies in S3: then :func:`parse` requests it.
 
 Mail that SES takes for spam or a virus is stored and gets no automatic reply: a filter's error must not lose mail.
 """
@@ -11,30 +11,35 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
 from afterturn.channels.email.addresses import normalise_address
 from afterturn.channels.email.message import MailReceipt, read_mail, received_time
+from afterturn.channels.http_client import open_http
+from afterturn.channels.provider import ProviderConnection, ProviderContext, SenderBinding
 from afterturn.channels.sanitize import clean_label, clean_line, clean_string, get_path, json_object
-from afterturn.channels.ses.sns import open_envelope, verify
+from afterturn.channels.ses import SesSettings
+from afterturn.channels.ses.fetch import VERDICTS, S3MailFetcher, open_s3, suppress_reason
+from afterturn.channels.ses.send import SesSender, open_ses
+from afterturn.channels.ses.sns import TIMEOUTS, SigningCertificates, SnsClient, open_envelope, verify
 from afterturn.channels.types import (
     ChannelEvent,
     DeliveryUpdate,
     FetchRequest,
     Ignored,
-    InboundMessage,
     SubscriptionEvent,
-    SuppressReason,
     WebhookRequest,
 )
+from afterturn.channels.webhooks import Fetch, WebhookEndpoint
 from afterturn.clock import to_text
-
-__all__ = ["parse", "parse_fetched", "parse_notification", "verify"]
+from afterturn.model import Channel
 
 MAX_ACCOUNTS = 50
+MAX_NOTIFICATION_BYTES = 300_000
+"""SNS sends no more in one call; larger mail lies in S3."""
 
-_VERDICTS = ("spam", "virus", "spf", "dkim", "dmarc")
 _RANKS = {
     "send": 10,
     "renderingfailure": 50,
@@ -55,6 +60,48 @@ _STATES = {
 }
 _SOFT_BOUNCE_RANK = 25
 """Above a delay and below a delivery: a full mailbox or an absence note, after which the mail may still get through."""
+
+
+def endpoints(
+    settings: SesSettings, context: ProviderContext, certificates: SigningCertificates
+) -> Mapping[str, WebhookEndpoint]:
+    topics, own_addresses = frozenset(settings.sns_topics), context.own_addresses
+    if not topics:
+        return {}
+
+    async def verify_request(request: WebhookRequest, now: datetime) -> None:
+        await verify(request, topics=topics, certificates=certificates, now=now)
+
+    return {
+        "ses": WebhookEndpoint(
+            verify_request,
+            lambda request, now: parse(request, now=now, own_addresses=own_addresses),
+            max_body=MAX_NOTIFICATION_BYTES,
+        )
+    }
+
+
+@asynccontextmanager
+async def connect(settings: SesSettings, context: ProviderContext) -> AsyncIterator[ProviderConnection]:
+    if not settings.sns_topics:
+        yield ProviderConnection()
+        return
+    access, clock = context.aws, context.clock
+    async with AsyncExitStack() as stack:
+        topic = SnsClient(await stack.enter_async_context(open_http(TIMEOUTS)), clock)
+        fetchers: dict[str, Fetch] = {}
+        if settings.mail_buckets:
+            s3 = await stack.enter_async_context(open_s3(access))
+            fetchers["s3"] = S3MailFetcher(
+                s3, clock=clock, own_addresses=context.own_addresses, buckets=settings.mail_buckets
+            ).fetch
+        sender = SesSender(await stack.enter_async_context(open_ses(access)), clock=clock, sender=settings.ses_from)
+        yield ProviderConnection(
+            endpoints(settings, context, SigningCertificates(topic.certificate)),
+            [SenderBinding(Channel.EMAIL, sender)],
+            fetchers,
+            {"sns": topic.confirm_subscription},
+        )
 
 
 def parse(
@@ -90,23 +137,6 @@ def parse_notification(
     return (Ignored("event-of-no-interest" if name else "not-from-ses"),)
 
 
-def parse_fetched(
-    request: FetchRequest, raw: bytes, *, now: datetime, own_addresses: Collection[str] = frozenset()
-) -> InboundMessage:
-    """The mail that :func:`parse` requested, as it lay in S3."""
-    reference = request.reference
-    verdicts = {name: reference[name] for name in _VERDICTS if name in reference}
-    receipt = MailReceipt(
-        at=received_time(reference.get("received_at"), now),
-        accounts=tuple(reference.get("accounts", "").split()),
-        own_addresses=frozenset(own_addresses),
-        mail_id=reference.get("mail_id"),
-        suppress=_suppress_reason(verdicts),
-        extra={**verdicts, "raw": clean_line(f"s3://{reference['bucket']}/{reference['key']}")},
-    )
-    return read_mail(raw, receipt)
-
-
 def _received(notification: object, now: datetime, own_addresses: Collection[str]) -> ChannelEvent:
     action = get_path(notification, "receipt", "action")
     mail_id = clean_line(get_path(notification, "mail", "messageId"))
@@ -126,7 +156,7 @@ def _received(notification: object, now: datetime, own_addresses: Collection[str
             own_addresses=frozenset(own_addresses),
             mail_id=mail_id or None,
             envelope_sender=clean_line(get_path(notification, "mail", "source")),
-            suppress=_suppress_reason(verdicts),
+            suppress=suppress_reason(verdicts),
             extra=verdicts,
         )
         return read_mail(_bytes(content, get_path(action, "encoding")), receipt)
@@ -149,12 +179,8 @@ def _bytes(content: str, encoding: object) -> bytes:
 
 def _verdicts(receipt: object) -> dict[str, str]:
     """The verdicts other than ``PASS``."""
-    verdicts = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in _VERDICTS}
+    verdicts = {name: clean_label(get_path(receipt, f"{name}Verdict", "status")) for name in VERDICTS}
     return {name: status for name, status in verdicts.items() if status and status != "PASS"}
-
-
-def _suppress_reason(verdicts: Mapping[str, str]) -> SuppressReason | None:
-    return SuppressReason.SPAM if "FAIL" in {verdicts.get("spam"), verdicts.get("virus")} else None
 
 
 def _delivery(notification: object, name: str, now: datetime) -> ChannelEvent:

@@ -27,6 +27,7 @@ from afterturn.channels.sanitize import (
     from_seconds,
     geo_attachment,
     get_path,
+    ignored_reason,
     json_object,
     limit_attachments,
     secrets_equal,
@@ -50,31 +51,6 @@ from afterturn.ids import legal_id
 from afterturn.model import Attachment, Channel
 
 HEADER = "x-telegram-bot-api-secret-token"
-
-OTHER_KINDS = {
-    "channel_post",
-    "edited_channel_post",
-    "business_connection",
-    "business_message",
-    "edited_business_message",
-    "deleted_business_messages",
-    "message_reaction",
-    "message_reaction_count",
-    "inline_query",
-    "chosen_inline_result",
-    "callback_query",
-    "shipping_query",
-    "pre_checkout_query",
-    "purchased_paid_media",
-    "poll",
-    "poll_answer",
-    "my_chat_member",
-    "chat_member",
-    "chat_join_request",
-    "chat_boost",
-    "removed_chat_boost",
-}
-"""Updates that are ignored; their names, with dashes, are the reasons."""
 
 _FILES = {
     "animation": "video/mp4",
@@ -134,8 +110,7 @@ def parse(request: WebhookRequest, *, now: datetime, bot: str) -> tuple[ChannelE
             return (_read(message, edited, now, bot),)
         if kind in update:
             return (Ignored("unreadable"),)
-    kinds = OTHER_KINDS & update.keys()
-    return (Ignored(min(kinds).replace("_", "-") if kinds else "unknown-kind"),)
+    return (Ignored(ignored_reason(min(update.keys() - {"update_id"}, default=None))),)
 
 
 def _edited_at(message: Mapping[str, Any], update: Mapping[str, Any], now: datetime) -> datetime:

@@ -16,7 +16,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.channels.provider import ProviderContext, webhooks_only
-from afterturn.channels.sanitize import clean_lines, from_iso, get_path, ignored_reason, json_object, secrets_equal
+from afterturn.channels.sanitize import (
+    clean_lines,
+    from_iso,
+    get_path,
+    ignored_reason,
+    require_json_object,
+    secrets_equal,
+)
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice import LiveKitSettings
 from afterturn.channels.voice.calls import TranscriptEntry, call_event, entries
@@ -24,21 +31,6 @@ from afterturn.channels.webhooks import WebhookEndpoint
 from afterturn.clock import EPOCH
 
 CLOCK_SKEW = timedelta(minutes=1)
-
-OTHER_KINDS = {
-    "room_started",
-    "room_finished",
-    "participant_joined",
-    "participant_left",
-    "participant_connection_aborted",
-    "track_published",
-    "track_unpublished",
-    "egress_started",
-    "egress_updated",
-    "egress_ended",
-    "ingress_started",
-    "ingress_ended",
-}
 
 
 def endpoints(settings: LiveKitSettings, context: ProviderContext) -> Mapping[str, WebhookEndpoint]:
@@ -84,12 +76,10 @@ def verify(request: WebhookRequest, api_key: str, api_secret: str, *, now: datet
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or Ignored. Raises Rejected for what is not JSON."""
-    body = json_object(request.body)
-    if body is None:
-        raise Rejected(400, "is not a JSON object")
+    body = require_json_object(request)
     report, event = body.get("data"), body.get("event")
     if event is not None or not isinstance(report, dict) or not isinstance(report.get("room_name"), str):
-        return (Ignored(ignored_reason(event, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(event)),)
     transcript = [
         TranscriptEntry(entry.get("speaker"), entry.get("text"), from_iso(entry.get("timestamp"), now))
         for entry in entries(report.get("transcripts"))

@@ -16,7 +16,7 @@ from afterturn.channels.sanitize import (
     from_millis,
     get_path,
     ignored_reason,
-    json_object,
+    require_json_object,
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
@@ -35,18 +35,6 @@ from afterturn.clock import EPOCH
 
 SIGNATURE_HEADER = "x-retell-signature"
 REPLAY_WINDOW = timedelta(minutes=5)
-
-OTHER_KINDS = {
-    "transcript_updated",
-    "transfer_started",
-    "transfer_bridged",
-    "transfer_cancelled",
-    "transfer_ended",
-    "chat_started",
-    "chat_ended",
-    "chat_analyzed",
-    "call_inbound",
-}
 
 _SIGNATURE = re.compile(r"v=([0-9]{1,15}),d=([0-9a-f]{64})\Z")
 _ENDED_EVENTS = ("call_ended", "call_analyzed")
@@ -94,12 +82,10 @@ def verify(request: WebhookRequest, api_key: str, *, now: datetime) -> None:
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or Ignored. Raises Rejected for what is not JSON."""
-    body = json_object(request.body)
-    if body is None:
-        raise Rejected(400, "is not a JSON object")
+    body = require_json_object(request)
     event, call = body.get("event"), body.get("call")
     if not isinstance(call, dict) or event not in ("call_started", *_ENDED_EVENTS):
-        return (Ignored(ignored_reason(event, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(event)),)
     ours, theirs = call.get("to_number"), call.get("from_number")
     if call.get("direction") == "outbound":
         ours, theirs = theirs, ours

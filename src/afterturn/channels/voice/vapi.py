@@ -23,40 +23,13 @@ from afterturn.channels.sanitize import (
     from_millis,
     get_path,
     ignored_reason,
-    json_object,
+    require_json_object,
     secrets_equal,
 )
 from afterturn.channels.types import ChannelEvent, Ignored, Rejected, WebhookRequest
 from afterturn.channels.voice import VapiSettings
 from afterturn.channels.voice.calls import TranscriptEntry, call_event, entries, has_speech, parse_lines, seconds_after
 from afterturn.channels.webhooks import WebhookEndpoint
-
-OTHER_KINDS = {
-    "assistant.started",
-    "assistant-request",
-    "call.deleted",
-    "chat.created",
-    "chat.deleted",
-    "conversation-update",
-    "function-call",
-    "handoff-destination-request",
-    "hang",
-    "knowledge-base-request",
-    "language-change-detected",
-    "model-output",
-    "phone-call-control",
-    "session.created",
-    "session.deleted",
-    "session.updated",
-    "speech-update",
-    "tool-calls",
-    "transcript",
-    "transfer-destination-request",
-    "transfer-update",
-    "user-interrupted",
-    "voice-input",
-    "voice-request",
-}
 
 _STATES = {"scheduled": "queued", "forwarding": "in-progress"}
 _UNREACHED = {
@@ -107,13 +80,11 @@ def verify(request: WebhookRequest, secret: str) -> None:
 
 def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) -> tuple[ChannelEvent, ...]:
     """A call, or Ignored. Raises Rejected for what is not JSON."""
-    body = json_object(request.body)
-    if body is None:
-        raise Rejected(400, "is not a JSON object")
+    body = require_json_object(request)
     message = body.get("message")
     kind = get_path(message, "type")
     if not isinstance(message, dict) or kind not in ("end-of-call-report", "status-update"):
-        return (Ignored(ignored_reason(kind, OTHER_KINDS)),)
+        return (Ignored(ignored_reason(kind)),)
     reason = clean_label(message.get("endedReason"))
     status = clean_label(message.get("status"))
     over = kind == "end-of-call-report" or status == "ended"

@@ -18,7 +18,8 @@ from tests.unit.channels.sns_rig import (
     refusal,
 )
 
-from afterturn.channels.ses.webhook import parse, parse_fetched, parse_notification
+from afterturn.channels.ses.fetch import parse_fetched
+from afterturn.channels.ses.webhook import parse, parse_notification
 from afterturn.channels.types import FetchRequest, Ignored, SubscriptionEvent, SuppressReason
 
 

@@ -99,7 +99,7 @@ MESSAGES: dict[str, tuple[tuple[str, str, dict[str, str]], str, str, list[tuple[
 REASONS = {
     "channel-post-json-text": "channel-post",
     "my-chat-member-blocked": "my-chat-member",
-    "unknown-update-kind": "unknown-kind",
+    "unknown-update-kind": "new-update-kind",
     "pinned": "service-message",
 }
 MOVES = ["group-migrate-to", "group-migrate-from"]
