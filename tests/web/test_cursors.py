@@ -131,7 +131,7 @@ async def test_a_page_that_the_budget_cut_short_says_so(rig: Rig) -> None:
 
 async def test_lists_are_met_once_each_page_by_page_on_every_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where others' work orders use up what one request may look through."""
-    monkeypatch.setattr(scoped_store, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(scoped_store, "MAX_ORDERS_READ", 2)
     monkeypatch.setattr(scoped_store, "_READ", 2)
     for number in range(6):
         await rig.settle(f"c-{number}", property_id="oak" if number in (1, 5) else "elm")

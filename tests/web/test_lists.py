@@ -187,7 +187,7 @@ async def _orders(rig: Rig, conversation_id: str, number: int, urgency: Urgency)
 
 async def test_a_scope_finds_its_own_behind_any_number_of_others(rig: Rig) -> None:
     """A request looks through a bounded number; what it hands out to go on names nothing that is hidden."""
-    many = 2 * scoped_store.MOST_LOOKED_AT + 100
+    many = 2 * scoped_store.MAX_ORDERS_READ + 100
     await rig.settle("c-marked-elm", property_id="elm")
     await _orders(rig, "c-marked-elm", many, Urgency.EMERGENCY)
     await rig.settle("c-oak", property_id="oak")
@@ -212,7 +212,7 @@ async def test_a_scope_finds_its_own_behind_any_number_of_others(rig: Rig) -> No
 
 
 async def test_a_place_that_the_store_has_forgotten_is_a_clear_400(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoped_store, "MOST_LOOKED_AT", 200)
+    monkeypatch.setattr(scoped_store, "MAX_ORDERS_READ", 200)
     await rig.settle("c-elm", property_id="elm")
     await _orders(rig, "c-elm", 300, Urgency.EMERGENCY)
     async with rig.client("oak") as client:

@@ -275,7 +275,7 @@ class Filters(Record):
             Control.RADIO,
             lambda row: (row.conversation.status.value,),
             tuple(Status),
-            labels={one.value: one.value.capitalize() for one in Status},
+            labels={status.value: status.value.capitalize() for status in Status},
         ),
     ] = None
     participant: Annotated[
@@ -338,8 +338,8 @@ class FilterField:
 
 def _declared() -> Iterable[FilterField]:
     for name, info in Filters.model_fields.items():
-        declaration = next(one for one in info.metadata if isinstance(one, Filter))
-        constraints = [one for one in info.metadata if one is not declaration]
+        declaration = next(constraint for constraint in info.metadata if isinstance(constraint, Filter))
+        constraints = [constraint for constraint in info.metadata if constraint is not declaration]
         annotation: Any = info.annotation
         for constraint in constraints:
             annotation = Annotated[annotation, constraint]
@@ -350,28 +350,28 @@ def _declared() -> Iterable[FilterField]:
 def _class_of(annotation: Any) -> Any:
     """``Channel`` of ``tuple[Channel, ...]``, ``datetime`` of ``Annotated[datetime, …] | None``."""
     while not isinstance(annotation, type) or get_args(annotation):
-        annotation = next(one for one in get_args(annotation) if one is not NoneType)
+        annotation = next(argument for argument in get_args(annotation) if argument is not NoneType)
     return annotation
 
 
 FILTERS = tuple(_declared())
 """Every filter, in the order in which help and page show them."""
-BY_NAME = {one.filter.name: one for one in FILTERS}
-BY_FIELD = {one.field: one for one in FILTERS}
+BY_NAME = {declared.filter.name: declared for declared in FILTERS}
+BY_FIELD = {declared.field: declared for declared in FILTERS}
 
 
 def row_filter(query: Filters) -> Callable[[InboxRow], bool]:
     """The test that a row has to pass."""
-    hidden = [one.filter.hides for one in FILTERS if one.filter.hides and not one.values(query)]
-    wanted = [
-        (one.filter.values, frozenset(values))
-        for one in FILTERS
-        if one.filter.values is not None and (values := one.values(query))
+    hidden = [declared.filter.hides for declared in FILTERS if declared.filter.hides and not declared.values(query)]
+    required = [
+        (declared.filter.values, frozenset(values))
+        for declared in FILTERS
+        if declared.filter.values is not None and (values := declared.values(query))
     ]
 
     def passes(row: InboxRow) -> bool:
         return not any(hides(row) for hides in hidden) and all(
-            not chosen.isdisjoint(values(row)) for values, chosen in wanted
+            not chosen.isdisjoint(values(row)) for values, chosen in required
         )
 
     return passes
@@ -379,7 +379,7 @@ def row_filter(query: Filters) -> Callable[[InboxRow], bool]:
 
 def consumers_named(query: Filters) -> tuple[str, ...]:
     """The consumers that a query names."""
-    named = (value for one in FILTERS if one.filter.by_consumer for value in one.values(query))
+    named = (value for declared in FILTERS if declared.filter.by_consumer for value in declared.values(query))
     return tuple(name for name in named if name != ANY)
 
 
@@ -410,8 +410,8 @@ class InboxQuery(Filters):
 
     def fingerprint(self) -> str:
         """What a cursor is bound to: everything that selects and orders rows."""
-        asked = self.model_dump(mode="json", exclude={"limit", "budget"})
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        query = self.model_dump(mode="json", exclude={"limit", "budget"})
+        return hashlib.sha256(json.dumps(query, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def property_ids(query: InboxQuery) -> tuple[str | None, ...]:

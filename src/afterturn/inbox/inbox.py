@@ -47,9 +47,9 @@ class Inbox:
 
         Raises InvalidCursor, and InvalidQuery for an unregistered consumer, or for words if the store has no search.
         """
-        asked = consumers_named(query)
-        registrations = await self.registrations(asked)
-        for name in asked:
+        names = consumers_named(query)
+        registrations = await self.registrations(names)
+        for name in names:
             if name not in registrations:
                 raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
         fingerprint = query.fingerprint()
@@ -102,12 +102,12 @@ class Inbox:
         conversation = await self._store.conversation(conversation_id)
         return None if conversation is None else row_of(conversation, await self.registrations())
 
-    async def registrations(self, asked: Collection[str] = ()) -> Mapping[str, Registration]:
+    async def registrations(self, names: Collection[str] = ()) -> Mapping[str, Registration]:
         """The cached registrations, read again if they are too old or lack a name that was just registered."""
         now = self._clock()
         if self._known is not None:
             at, known = self._known
-            if timedelta(0) <= now - at < self._kept and known.keys() >= set(asked):
+            if timedelta(0) <= now - at < self._kept and known.keys() >= set(names):
                 return known
         stored = await self._store.registrations()
         self._known = now, stored

@@ -41,9 +41,9 @@ class AccessControl:
 
         If there is an ``Authorization`` header, only that counts.
         """
-        given = headers.get("authorization")
-        if given is not None:
-            scheme, _, token = given.partition(" ")
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            scheme, _, token = authorization.partition(" ")
             return self._find(token.strip()) if scheme.lower() == "bearer" else None
         cookie = cookie_of(headers)
         session = None if cookie is None else self._sessions.find(cookie, self._clock())
@@ -76,15 +76,15 @@ class AccessControl:
             self._sessions.close(cookie)
 
     def _find(self, token: str) -> Caller | None:
-        found = None if self._tokens is None else self._tokens.find(token, self._clock())
-        return None if found is None else found.caller
+        match = None if self._tokens is None else self._tokens.find(token, self._clock())
+        return None if match is None else match.caller
 
     def _caller_of(self, session: Session) -> Caller | None:
         """A session is valid only while its token is: not after it was revoked or has expired."""
         if session.token is None:
             return replace(_LINK_CALLER, csrf=session.csrf)
-        found = None if self._tokens is None else self._tokens.find_digest(session.token, self._clock())
-        return None if found is None else replace(found.caller, csrf=session.csrf)
+        match = None if self._tokens is None else self._tokens.find_digest(session.token, self._clock())
+        return None if match is None else replace(match.caller, csrf=session.csrf)
 
 
 def may_change(caller: Caller, headers: Mapping[str, str]) -> bool:
@@ -150,9 +150,9 @@ class Sessions:
         """A cookie and its session. The oldest one ends where there are too many: of its token first, then of all."""
         cookie = self._secret()
         session = Session(token, self._secret(), now + SESSION_LIFETIME)
-        own = [key for key, one in self._sessions.items() if token is not None and one.token == token]
-        for key in own[: max(len(own) + 1 - _MOST_OF_ONE, 0)]:
-            del self._sessions[key]
+        cookies = [digest for digest, session in self._sessions.items() if token is not None and session.token == token]
+        for digest in cookies[: max(len(cookies) + 1 - _MOST_OF_ONE, 0)]:
+            del self._sessions[digest]
         self._sessions[_key(cookie)] = session
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.popitem(last=False)
@@ -207,9 +207,9 @@ class RateLimiter:
         return None
 
 
-def same(given: str, expected: str) -> bool:
+def same(text: str, expected: str) -> bool:
     """Whether both are equal, in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
 def _key(secret: str) -> str:

@@ -16,7 +16,7 @@ from starlette.types import Scope
 from afterturn import telemetry
 from afterturn.channels.turns import TURNS_PATH
 from afterturn.channels.webhooks import RETRY_AFTER_S, WEBHOOKS_PATH
-from afterturn.errors import AfterturnError, InvalidCursor, InvalidRecord, error_body, http_status
+from afterturn.errors import HTTP_STATUS, AfterturnError, InvalidCursor, InvalidRecord, error_body, http_status
 from afterturn.validation_messages import path_of, problem_of
 
 Page = Callable[[Request, "HttpError"], Response]
@@ -26,7 +26,19 @@ API = "/api/v1"
 _JSON_PATHS = (API, WEBHOOKS_PATH, TURNS_PATH)
 """Paths that answer in JSON, whatever the client accepts."""
 
-_CODES = {400: "invalid", 404: "not_found", 405: "method", 413: "too_large"}
+ERROR_CODES = {
+    **{status: code for _, status, code in HTTP_STATUS},
+    401: "unauthenticated",
+    403: "forbidden",
+    405: "method",
+    408: "slow",
+    409: "conflict",
+    413: "too_large",
+    415: "content_type",
+    428: "unconditional",
+    429: "too_many",
+}
+"""The code of each error status in the body, unless the error has its own."""
 _TEXTS = {
     404: "nothing is here; /api/v1/openapi.json lists every path",
     405: "method not allowed; the Allow header lists those that are",
@@ -40,14 +52,14 @@ class HttpError(HTTPException):
     def __init__(
         self,
         status: int,
-        code: str,
         message: str,
         *,
+        code: str | None = None,
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, dict(headers or {}))
-        self.code = code
+        self.code = code or ERROR_CODES.get(status, "refused")
         self.field = field
 
 
@@ -65,7 +77,7 @@ def error_response(refused: HttpError, scope: Scope) -> Response:
 
 def _wants_page(scope: Scope) -> bool:
     path = str(scope["path"])
-    if any(path == one or path.startswith(f"{one}/") for one in _JSON_PATHS):
+    if any(path == prefix or path.startswith(f"{prefix}/") for prefix in _JSON_PATHS):
         return False
     return "text/html" in Headers(scope=scope).get("accept", "")
 
@@ -75,20 +87,20 @@ def http_error_of(error: AfterturnError) -> HttpError:
     status, code = http_status(error)
     if isinstance(error, InvalidRecord):
         field = error.field if _FIELD.match(error.field) else None
-        return HttpError(status, code, error.problem if field is None else str(error), field=field)
+        return HttpError(status, error.problem if field is None else str(error), code=code, field=field)
     if status < 500:
-        return HttpError(status, code, str(error), field="cursor" if isinstance(error, InvalidCursor) else None)
+        return HttpError(status, str(error), code=code, field="cursor" if isinstance(error, InvalidCursor) else None)
     if status == 503:
         telemetry.log("request_unavailable", level=logging.ERROR, error=type(error).__name__)
         retry = {"retry-after": str(RETRY_AFTER_S)}
-        return HttpError(status, code, "the store or the stream does not answer; try again later", headers=retry)
+        return HttpError(status, "the store or the stream does not answer; try again later", headers=retry)
     return internal_error(error)
 
 
 def internal_error(error: BaseException) -> HttpError:
     """An unexpected error: the log gets its class, the caller nothing, because its text could quote a message."""
     telemetry.log("request_failed", level=logging.ERROR, error=type(error).__name__)
-    return HttpError(500, "failed", "internal error; see the server log")
+    return HttpError(500, "internal error; see the server log")
 
 
 def install_errors(app: FastAPI) -> None:
@@ -114,15 +126,15 @@ def install_errors(app: FastAPI) -> None:
 def _from_starlette(error: HTTPException) -> HttpError:
     status = error.status_code
     text = _TEXTS.get(status, "invalid request; check it against /api/v1/openapi.json")
-    return HttpError(status, _CODES.get(status, "refused"), text, headers=error.headers)
+    return HttpError(status, text, headers=error.headers)
 
 
 def _of_validation(error: RequestValidationError) -> HttpError:
     """The first problem, with its field and without the value that caused it."""
     first = error.errors()[0]
-    place, *steps = first["loc"] or ("body",)
-    field = path_of(steps) or str(place)
+    location, *steps = first["loc"] or ("body",)
+    field = path_of(steps) or str(location)
     problem = problem_of(first)
     # An unknown name is the caller's own text, so it is quoted only once.
     text = f"the field {problem}" if first["type"] == "extra_forbidden" else f"{field}: {problem}"
-    return HttpError(422, "invalid", text, field=field)
+    return HttpError(422, text, field=field)

@@ -83,7 +83,7 @@ class AuthMiddleware:
             return
         changes = scope["method"] not in SAFE_METHODS and (scope["method"], scope["path"]) != LOGIN
         if caller is not None and changes and not may_change(caller, headers):
-            refused = HttpError(403, "csrf", "send the session's csrfToken in the X-CSRF-Token header")
+            refused = HttpError(403, "send the session's csrfToken in the X-CSRF-Token header", code="csrf")
             await error_response(refused, scope)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -93,7 +93,7 @@ def _refused(scope: Scope, headers: Headers, known: bool) -> HttpError | None:
     if known or (scope["method"], scope["path"]) in PUBLIC_ROUTES:
         return None
     text = "the token is unknown, expired or revoked" if "authorization" in headers else "log in, or send a token"
-    return HttpError(401, "unauthenticated", f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
+    return HttpError(401, f"{text}: Authorization: Bearer …", headers={"www-authenticate": "Bearer"})
 
 
 class BodyLimit:
@@ -127,9 +127,7 @@ class BodyLimit:
         await self._app(scope, replay, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        too_large = HttpError(
-            413, "too_large", f"a body has at most {self._max_bytes:,} bytes; send less", headers=_CLOSE
-        )
+        too_large = HttpError(413, f"a body has at most {self._max_bytes:,} bytes; send less", headers=_CLOSE)
         length = Headers(scope=scope).get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length[:20]) > self._max_bytes:
             raise too_large
@@ -149,7 +147,7 @@ class BodyLimit:
                         return b"".join(parts)
         except TimeoutError:
             text = f"the body did not arrive within {self._timeout_s:g} s; send it again"
-            raise HttpError(408, "slow", text, headers=_CLOSE) from None
+            raise HttpError(408, text, headers=_CLOSE) from None
 
 
 def _has_body(scope: Scope) -> bool:

@@ -26,7 +26,7 @@ class Proxies:
     @classmethod
     def of(cls, networks: Iterable[str]) -> Proxies:
         """From texts such as ``10.0.0.0/8`` or ``192.0.2.7``. Raises ValueError."""
-        return cls(tuple(ipaddress.ip_network(one, strict=False) for one in networks))
+        return cls(tuple(ipaddress.ip_network(network, strict=False) for network in networks))
 
     def caller_of(self, request: HTTPConnection) -> str:
         """What tries are counted by: the caller's address, of IPv6 its network; empty where there is none."""
@@ -39,13 +39,13 @@ class Proxies:
         Each proxy appends who called *it*. So, from the right, the first address that is no proxy of ours is the last
         one that one of ours vouches for; whatever stands left of it anybody may have written.
         """
-        found = peer
+        client = peer
         hops = [hop.strip() for value in forwarded[-_MOST_HOPS:] for hop in value.rsplit(",", _MOST_HOPS)]
         for hop in reversed(hops[-_MOST_HOPS:]):
-            if not self._trusts(found) or (address := _address(hop)) is None:
+            if not self._trusts(client) or (address := _address(hop)) is None:
                 break
-            found = str(address)
-        return found
+            client = str(address)
+        return client
 
     def _trusts(self, host: str) -> bool:
         address = _address(host)
@@ -67,7 +67,7 @@ def _address(text: str) -> Address | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address

@@ -43,22 +43,22 @@ class Scope:
         return self.properties is None or (property_id or UNASSIGNED) in self.properties
 
     @property
-    def places(self) -> frozenset[str | None] | None:
+    def property_ids(self) -> frozenset[str | None] | None:
         """The properties as conversations have them: None for the unassigned."""
         if self.properties is None:
             return None
-        return frozenset(None if one == UNASSIGNED else one for one in self.properties)
+        return frozenset(None if name == UNASSIGNED else name for name in self.properties)
 
-    def narrow(self, asked: Sequence[str]) -> tuple[str, ...] | None:
-        """The properties to ask the store for: of those asked for, or of all where none is, the ones in the scope.
+    def narrow(self, properties: Sequence[str]) -> tuple[str, ...] | None:
+        """The requested properties that are in the scope; all of the scope's if none is requested.
 
-        None: not one of them is, so that there is nothing to ask.
+        None: no requested property is in the scope, so the result is empty.
         """
         if self.properties is None:
-            return tuple(asked)
-        if not asked:
+            return tuple(properties)
+        if not properties:
             return tuple(sorted(self.properties))
-        return tuple(one for one in asked if one in self.properties) or None
+        return tuple(name for name in properties if name in self.properties) or None
 
 
 @dataclass(frozen=True, slots=True)

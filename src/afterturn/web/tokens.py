@@ -79,11 +79,11 @@ class TokenFile:
 
     def find_digest(self, digest: str, now: datetime) -> Token | None:
         """Likewise, by what the file keeps of it."""
-        found = None
-        for one in self._current():
-            if hmac.compare_digest(one.sha256, digest):
-                found = one
-        return found if found is not None and found.valid(now) else None
+        match = None
+        for candidate in self._current():
+            if hmac.compare_digest(candidate.sha256, digest):
+                match = candidate
+        return match if match is not None and match.valid(now) else None
 
     def _current(self) -> tuple[Token, ...]:
         state = _state(self.path)
@@ -101,18 +101,18 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     """Every token of a file, none where there is no file. Raises ConfigError that names the section."""
     text = _text(path)
     try:
-        found = tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"tokens file {path}: is not TOML: {error}") from None
-    sections = found.pop("token", [])
-    if found or not isinstance(sections, list):
+    sections = document.pop("token", [])
+    if document or not isinstance(sections, list):
         raise ConfigError(f"tokens file {path}: holds something else than [[token]] sections; take it out")
     try:
-        tokens = tuple(parse(Token, _plain(one), where=f"token[{place}]") for place, one in enumerate(sections))
+        tokens = tuple(parse(Token, _plain(section), where=f"token[{index}]") for index, section in enumerate(sections))
     except InvalidInput as error:
         raise ConfigError(f"tokens file {path}: {error}") from None
     for key in ("name", "sha256"):
-        values = [getattr(one, key) for one in tokens]
+        values = [getattr(token, key) for token in tokens]
         if len(set(values)) < len(values):
             raise ConfigError(f"tokens file {path}: two sections have the same {key}; take one out")
     return tokens
@@ -121,7 +121,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 def add_token(path: Path, token: Token) -> None:
     """Append a token; comments and order stay. Raises InvalidInput for a name that is taken, and ConfigError."""
     with _locked(path):
-        if any(one.name == token.name for one in read_tokens(path)):
+        if any(known.name == token.name for known in read_tokens(path)):
             raise InvalidInput(f"there is a token {token.name!r} already; take another name, or remove that one first")
         text = _text(path) or _HEAD
         _write(path, text.rstrip("\n") + "\n\n" + _section(token))
@@ -131,7 +131,7 @@ def remove_token(path: Path, name: str) -> None:
     """Revoke a token; comments are lost. Raises NotFound, and ConfigError."""
     with _locked(path):
         tokens = read_tokens(path)
-        kept = [one for one in tokens if one.name != name]
+        kept = [token for token in tokens if token.name != name]
         if len(kept) == len(tokens):
             raise NotFound(f"there is no token {name!r} in {path}; `afterturn token list` lists them")
         _write(path, "\n".join([_HEAD, *map(_section, kept)]))
@@ -169,10 +169,10 @@ def _text(path: Path) -> str:
 
 def _state(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager

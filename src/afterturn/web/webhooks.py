@@ -20,7 +20,8 @@ from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookResponse, error_re
 from afterturn.clock import Clock
 from afterturn.model import Record, Turn
 from afterturn.web.access import RateLimiter
-from afterturn.web.api.common import documented_errors
+from afterturn.web.api.common import error_responses
+from afterturn.web.api.shapes import EXAMPLES, SettledShape
 from afterturn.web.proxies import Proxies
 
 Router = Callable[[str, WebhookRequest], Awaitable[WebhookResponse]]
@@ -98,9 +99,15 @@ _SHAPES = f"#/components/schemas/{_PREFIX}{{model}}"
 _STATUSES = (400, 401, 408, 413, 422, 429, 500, 503)
 
 _HEADERS = {
-    "webhook-id": ("Names the call; the very same is sent again with the same.", "msg_1"),
-    "webhook-timestamp": ("When it was signed, in seconds since 1970; at most five minutes away.", "1772366405"),
-    "webhook-signature": ("As Standard Webhooks sign: `v1,` and base64; several, separated by spaces.", "v1,g0hM9S…"),
+    "webhook-id": ("Identifies the request; a retry has the same id.", "msg_1"),
+    "webhook-timestamp": (
+        "The Unix time of the signature, at most five minutes off.",
+        "1772366405",
+    ),
+    "webhook-signature": (
+        "Standard Webhooks: `v1,` and base64; several separated by spaces.",
+        "v1,g0hM9S…",
+    ),
 }
 _TURN = {
     "conversation": {"id": "c-17", "channel": "sms", "propertyId": "oak"},
@@ -114,16 +121,7 @@ _TURN = {
         }
     ],
 }
-_EVENT = {"eventId": "turn:c-17:1772366405000", "occurredAt": "2026-03-01T12:00:05.000000Z", "new": True}
-_SAID = {"conversationId": "visitor-31c8", "messageId": "m-1", "text": "Hello", "name": "Ada"}
-
-
-class SettledShape(Record):
-    """The event of a turn. ``new`` is false if it was settled before."""
-
-    event_id: str
-    occurred_at: str
-    new: bool
+_CHAT_MESSAGE = {"conversationId": "visitor-31c8", "messageId": "m-1", "text": "Hello", "name": "Ada"}
 
 
 def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
@@ -136,7 +134,7 @@ def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
             summary = "Settle a turn of another runtime, in the format that `afterturn settle` reads."
             response = {
                 "description": "The turn is settled, now or before.",
-                "content": _content(document, SettledShape, _EVENT),
+                "content": _content(document, SettledShape, EXAMPLES[SettledShape]),
             }
             document["paths"][TURNS_PATH] = {
                 "post": _operation(document, "hand_in_turn", summary, Turn, _TURN, response)
@@ -145,7 +143,7 @@ def describe_signed(app: FastAPI, *, turns: bool, chat: bool) -> None:
             summary = "Store a visitor's message from a chat on your page, forwarded by your server."
             response = {"description": "The message is stored, now or before."}
             document["paths"][CHAT_PATH] = {
-                "post": _operation(document, "hand_on_chat", summary, ChatMessage, _SAID, response)
+                "post": _operation(document, "hand_on_chat", summary, ChatMessage, _CHAT_MESSAGE, response)
             }
         return document
 
@@ -171,7 +169,7 @@ def _operation(
             for header, (text, value) in _HEADERS.items()
         ],
         "requestBody": {"required": True, "content": _content(document, body, example)},
-        "responses": {"200": response, **_errors()},
+        "responses": {"200": response, **_error_responses()},
     }
 
 
@@ -183,9 +181,9 @@ def _content(document: dict[str, Any], shape: type[Record], example: object) -> 
     return {"application/json": {"schema": schema, "example": example}}
 
 
-def _errors() -> dict[str, Any]:
+def _error_responses() -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    for status, response in documented_errors(*_STATUSES, always=()).items():
+    for status, response in error_responses(*_STATUSES).items():
         example = response["content"]["application/json"]["example"]
         content = {"schema": {"$ref": "#/components/schemas/ErrorShape"}, "example": example}
         responses[str(status)] = {**response, "content": {"application/json": content}}

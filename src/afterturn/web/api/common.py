@@ -6,7 +6,7 @@ import email.message
 import hashlib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Path, Request, Security
 from fastapi.responses import JSONResponse, Response
@@ -20,9 +20,12 @@ from afterturn.model import Record
 from afterturn.strict_json import read_json
 from afterturn.web.access import COOKIE
 from afterturn.web.api.scoped_store import ScopedStore
-from afterturn.web.errors import HttpError
+from afterturn.web.api.shapes import EXAMPLES
+from afterturn.web.errors import ERROR_CODES, HttpError
 from afterturn.web.middleware import unquoted
 from afterturn.web.roles import Caller, CallerRole
+
+T = TypeVar("T")
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `afterturn token add`.")
 _cookie = APIKeyCookie(
@@ -40,9 +43,9 @@ def needs(role: CallerRole) -> Callable[..., Coroutine[Any, Any, Caller]]:
     ) -> Caller:
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
-            raise HttpError(401, "unauthenticated", "log in, or send a token: Authorization: Bearer …")
+            raise HttpError(401, "log in, or send a token: Authorization: Bearer …")
         if not caller.role.covers(role) or not (role is CallerRole.OPERATOR or caller.scope.whole):
-            raise HttpError(403, "forbidden", f"this needs the role {role.value}; the caller's is {caller.role.value}")
+            raise HttpError(403, f"this needs the role {role.value}; the caller's is {caller.role.value}")
         return caller
 
     return check
@@ -127,16 +130,16 @@ def etag(revision: int) -> str:
     return f'"{revision}"'
 
 
-def read_etag(given: str | None) -> int | None:
+def read_etag(header: str | None) -> int | None:
     """The revision that was meant, None for any. Raises HttpError if it is missing or not an ETag of ours."""
-    if given is None:
-        raise HttpError(428, "unconditional", "send the ETag that you have read as If-Match", field="If-Match")
-    if given == "*":
+    if header is None:
+        raise HttpError(428, "send the ETag that you have read as If-Match", field="If-Match")
+    if header == "*":
         return None
-    found = _ETAG.fullmatch(given)
-    if found is None:
-        raise HttpError(412, "stale", "this is no ETag of the conversation; read it again", field="If-Match")
-    return int(found[1])
+    etag = _ETAG.fullmatch(header)
+    if etag is None:
+        raise HttpError(412, "this is no ETag of the conversation; read it again", field="If-Match")
+    return int(etag[1])
 
 
 def derived(*parts: str) -> str:
@@ -165,14 +168,14 @@ class _StrictRequest(Request):
         try:
             return read_json(await self.body(), where="body")
         except InvalidInput as error:
-            raise HttpError(400, "invalid", str(error), field="body") from None
+            raise HttpError(400, str(error), field="body") from None
 
 
-def _check_content_type(given: str | None) -> None:
-    about = email.message.Message()
-    about["content-type"] = given or ""
-    if about.get_content_type() != "application/json" or str(about.get_param("charset", "utf-8")).lower() != "utf-8":
-        raise HttpError(415, "content_type", "send JSON in UTF-8, with the header content-type: application/json")
+def _check_content_type(header: str | None) -> None:
+    parsed = email.message.Message()
+    parsed["content-type"] = header or ""
+    if parsed.get_content_type() != "application/json" or str(parsed.get_param("charset", "utf-8")).lower() != "utf-8":
+        raise HttpError(415, "send JSON in UTF-8, with the header content-type: application/json")
 
 
 class _ErrorDetail(Record):
@@ -187,62 +190,90 @@ class ErrorShape(Record):
     error: _ErrorDetail
 
 
-_ERRORS: dict[int, tuple[str, str, str, str | None]] = {
-    400: ("The body or the cursor cannot be read.", "invalid_cursor", "the cursor was altered, cut, or …", "cursor"),
-    401: ("Not logged in; or a token that is unknown, expired or revoked.", "unauthenticated", "log in, or …", None),
-    403: ("Another role is needed, or the session's CSRF token.", "forbidden", "this needs the role on-call; …", None),
-    404: ("Not there, or outside the caller's properties.", "not_found", "there is no such conversation; …", None),
-    408: ("The body took too long to arrive.", "slow", "the body was not there within 20 s; …", None),
-    409: ("The key was used for another write.", "conflict", "this Idempotency-Key was used for …", "Idempotency-Key"),
-    412: ("It was changed meanwhile.", "stale", "the conversation was changed meanwhile; read it again", "If-Match"),
-    413: ("The body is too large.", "too_large", "a body has at most 2,000,000 bytes; send less", None),
-    415: ("The body is not said to be JSON.", "content_type", "send JSON in UTF-8, …", None),
-    422: ("A parameter or a field is not acceptable.", "invalid", "limit: has to be at most 500", "limit"),
-    428: (
-        "The If-Match header is missing.",
-        "unconditional",
-        "send the ETag that you have read as If-Match",
-        "If-Match",
-    ),
-    429: ("Too many tries.", "too_many", "too many logins failed from this address; …", None),
-    500: ("Internal error.", "failed", "internal error; see the server log", None),
-    503: ("The store, the stream or the engine does not answer.", "unavailable", "… try again later", None),
+_ERRORS: dict[int, tuple[str, str, str | None]] = {
+    400: ("The body or the cursor cannot be read.", "the cursor was altered, cut, or …", "cursor"),
+    401: ("Not logged in; or a token that is unknown, expired or revoked.", "log in, or …", None),
+    403: ("Another role is needed, or the session's CSRF token.", "this needs the role on-call; …", None),
+    404: ("Missing, or outside the caller's properties.", "there is no such conversation; …", None),
+    408: ("The body took too long to arrive.", "the body did not arrive within 20 s; …", None),
+    409: ("The key was used for another write.", "this Idempotency-Key was used for …", "Idempotency-Key"),
+    412: ("Changed since it was read.", "the conversation was changed meanwhile; read it again", "If-Match"),
+    413: ("The body is too large.", "a body has at most 2,000,000 bytes; send less", None),
+    415: ("The content type is not JSON.", "send JSON in UTF-8, …", None),
+    422: ("A parameter or a field is invalid.", "limit: has to be at most 500", "limit"),
+    428: ("The If-Match header is missing.", "send the ETag that you have read as If-Match", "If-Match"),
+    429: ("Too many attempts.", "too many logins failed from this address; …", None),
+    500: ("Internal error.", "internal error; see the server log", None),
+    503: ("The store, the stream or the engine is unavailable.", "… try again later", None),
 }
+"""What the OpenAPI document says about each error: a description, and an example of message and field."""
 ALWAYS = (401, 403, 422, 500, 503)
 WITH_BODY = (400, 408, 413, 415)
 
+_ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "For If-Match."}}
+_RETRY_HEADER = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
 
-def documented_errors(*more: int, always: tuple[int, ...] = ALWAYS) -> dict[int | str, dict[str, Any]]:
+Responses = dict[int | str, dict[str, Any]]
+
+
+def responses(
+    shape: type[Record],
+    text: str,
+    *errors: int,
+    status: int = 200,
+    tagged: bool = False,
+    always: Sequence[int] = ALWAYS,
+) -> Responses:
+    """A route's responses in the OpenAPI document.
+
+    Args:
+        shape: The body of a success; its example is in :data:`shapes.EXAMPLES`.
+        text: The description of a success.
+        errors: The error statuses besides ``always``.
+        status: The status of a success.
+        tagged: Whether a success has an ETag.
+    """
+    success: dict[str, Any] = {
+        "model": shape,
+        "description": text,
+        "content": {"application/json": {"example": EXAMPLES[shape]}},
+    }
+    return {status: {**success, "headers": _ETAG_HEADER} if tagged else success, **error_responses(*errors, *always)}
+
+
+def error_responses(*statuses: int) -> Responses:
     """The errors of a route in the OpenAPI document."""
-    found: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({*always, *more}):
-        text, code, message, field = _ERRORS[status]
-        example = error_body(code, message, field)
-        found[status] = {
+    documented: Responses = {}
+    for status in sorted(set(statuses)):
+        text, message, field = _ERRORS[status]
+        example = error_body(ERROR_CODES[status], message, field)
+        documented[status] = {
             "model": ErrorShape,
             "description": text,
             "content": {"application/json": {"example": example}},
         }
         if status in (429, 503):
-            found[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
-    return found
-
-
-def documented(model: type[Record], text: str, example: Any, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """The success of a route in the OpenAPI document."""
-    return {status: {"model": model, "description": text, "content": {"application/json": {"example": example}}}}
-
-
-def tagged(documented: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
-    """The same, with an ETag."""
-    header = {"ETag": {"schema": {"type": "string"}, "description": "For If-Match."}}
-    return {status: {**answer, "headers": header} for status, answer in documented.items()}
+            documented[status]["headers"] = _RETRY_HEADER
+    return documented
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(value, status, headers)
 
 
-def list_response(name: str, shown: Sequence[Any], next_cursor: str | None, **more: Any) -> JSONResponse:
-    """A page of a list."""
-    return json_response({**more, name: list(shown), "nextCursor": next_cursor, "complete": next_cursor is None})
+def list_response(
+    name: str, items: Sequence[T], limit: int, to_json: Callable[[T], Any], cursor: Callable[[T], str], **more: Any
+) -> JSONResponse:
+    """A page of a list.
+
+    Args:
+        name: The field of the entries.
+        items: The entries from the page's first one on; if they are more than ``limit``, there is a next page.
+        cursor: The cursor that continues after an entry.
+        more: Fields besides.
+    """
+    shown = items[:limit]
+    next_cursor = cursor(shown[-1]) if len(items) > limit else None
+    return json_response(
+        {**more, name: [to_json(item) for item in shown], "nextCursor": next_cursor, "complete": next_cursor is None}
+    )

@@ -9,7 +9,6 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, create_model, model_validator
 
 from afterturn.channels.outbox import reply_jobs
-from afterturn.clock import to_text
 from afterturn.inbox import InboxQuery, InboxRow
 from afterturn.inbox.filters import FILTERS, MAX_LIMIT
 from afterturn.model import ConversationPatch, Direction, Message, Record, Role, StoredStamp, Text, Turn
@@ -26,12 +25,10 @@ from afterturn.web.api.common import (
     Parameters,
     StoreOfCaller,
     derived,
-    documented,
-    documented_errors,
     etag,
     json_response,
     read_etag,
-    tagged,
+    responses,
 )
 from afterturn.web.errors import HttpError
 
@@ -50,51 +47,47 @@ class _InboxParameters(Parameters):
         return self
 
     def query(self) -> InboxQuery:
-        return InboxQuery(limit=self.limit, **{one.field: getattr(self, one.filter.name) for one in FILTERS})
+        return InboxQuery(
+            limit=self.limit, **{declared.field: getattr(self, declared.filter.name) for declared in FILTERS}
+        )
 
 
 _DECLARED: dict[str, Any] = {
-    one.filter.name: (Annotated[one.annotation, Field(description=one.filter.help)], one.default) for one in FILTERS
+    declared.filter.name: (
+        Annotated[declared.annotation, Field(description=declared.filter.help)],
+        declared.default,
+    )
+    for declared in FILTERS
 }
 _Parameters: Any = create_model("InboxParameters", __base__=_InboxParameters, **_DECLARED)
 
 
 def _parameters(parameters: Annotated[_Parameters, Query()]) -> _InboxParameters:
-    asked: _InboxParameters = parameters
-    return asked
+    inbox_parameters: _InboxParameters = parameters
+    return inbox_parameters
 
 
 class ReplyBody(Record):
-    """What an operator answers."""
+    """An operator's reply."""
 
     text: Annotated[Text, Field(min_length=1, examples=["The locksmith comes at nine."])]
 
 
 @router.get(
     "",
-    responses={
-        **documented(
-            shapes.InboxShape,
-            "A page.",
-            {"rows": [shapes.ROW], "nextCursor": None, "complete": True, "scanned": 1},
-        ),
-        **documented_errors(400),
-    },
+    responses=responses(shapes.InboxShape, "A page.", 400),
 )
 async def list_conversations(
-    scoped: StoreOfCaller, asked: Annotated[_InboxParameters, Depends(_parameters)]
+    scoped: StoreOfCaller, parameters: Annotated[_InboxParameters, Depends(_parameters)]
 ) -> JSONResponse:
     """List the conversations that match the filters, newest first, page by page."""
-    page = await scoped.page(asked.query(), asked.cursor)
+    page = await scoped.page(parameters.query(), parameters.cursor)
     return json_response(page.to_json())
 
 
 @router.get(
     "/{conversation_id}",
-    responses={
-        **tagged(documented(shapes.ConversationShape, "The conversation.", shapes.ROW)),
-        **documented_errors(404),
-    },
+    responses=responses(shapes.ConversationShape, "The conversation.", 404, tagged=True),
 )
 async def show_conversation(scoped: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """One conversation, as the inbox shows it. Its ETag changes with what people change, not with its turns."""
@@ -103,74 +96,47 @@ async def show_conversation(scoped: StoreOfCaller, conversation_id: Conversation
 
 @router.patch(
     "/{conversation_id}",
-    responses={
-        **tagged(documented(shapes.ConversationShape, "Changed.", shapes.ROW)),
-        **documented_errors(404, 412, 428, *WITH_BODY),
-    },
+    responses=responses(shapes.ConversationShape, "Changed.", 404, 412, 428, *WITH_BODY, tagged=True),
 )
 async def patch_conversation(
-    scoped: StoreOfCaller, conversation_id: ConversationId, given: ConversationPatch, if_match: IfMatch = None
+    scoped: StoreOfCaller, conversation_id: ConversationId, patch: ConversationPatch, if_match: IfMatch = None
 ) -> JSONResponse:
-    """Close or open it, attribute it to another property (null: to none), or give it to a person (null: to nobody).
+    """Close or open it, move it to another property (null: to none), or assign it to a person (null: to nobody).
 
-    What is left out stays. Turns do not undo it; a closed conversation opens again when its customer writes.
+    Fields that are left out stay as they are. Turns do not undo it; a closed conversation opens again when its
+    customer writes.
     """
     revision = read_etag(if_match)
-    return _row(await scoped.patch_conversation(conversation_id, given, revision))
+    return _row(await scoped.patch_conversation(conversation_id, patch, revision))
 
 
 @router.get(
     "/{conversation_id}/messages",
-    responses={
-        **documented(shapes.MessagesShape, "A page.", {"messages": [shapes.MESSAGE], "nextCursor": None}),
-        **documented_errors(400, 404),
-    },
+    responses=responses(shapes.MessagesShape, "A page.", 400, 404),
 )
 async def list_messages(
-    scoped: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    scoped: StoreOfCaller, conversation_id: ConversationId, parameters: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """The newest messages in thread order; `nextCursor` leads to those before them."""
-    found = await scoped.messages(conversation_id, limit=asked.limit, cursor=asked.cursor)
-    return json_response({"messages": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+    page = await scoped.messages(conversation_id, limit=parameters.limit, cursor=parameters.cursor)
+    return json_response({"messages": [message.to_json() for message in page.items], "nextCursor": page.next_cursor})
 
 
 @router.get(
     "/{conversation_id}/turns",
-    responses={
-        **documented(shapes.TurnsShape, "A page.", {"turns": [shapes.TURN], "nextCursor": None}),
-        **documented_errors(400, 404),
-    },
+    responses=responses(shapes.TurnsShape, "A page.", 400, 404),
 )
 async def list_turns(
-    scoped: StoreOfCaller, conversation_id: ConversationId, asked: Annotated[PageParameters, Query()]
+    scoped: StoreOfCaller, conversation_id: ConversationId, parameters: Annotated[PageParameters, Query()]
 ) -> JSONResponse:
     """Settled turns, oldest first."""
-    found = await scoped.turns(conversation_id, limit=asked.limit, cursor=asked.cursor)
-    return json_response({"turns": [one.to_json() for one in found.items], "nextCursor": found.next_cursor})
+    page = await scoped.turns(conversation_id, limit=parameters.limit, cursor=parameters.cursor)
+    return json_response({"turns": [turn.to_json() for turn in page.items], "nextCursor": page.next_cursor})
 
 
 @router.get(
     "/{conversation_id}/stamps",
-    responses={
-        **documented(
-            shapes.StampsShape,
-            "The stamps.",
-            {
-                "stamps": [
-                    {
-                        "consumer": "topics",
-                        "state": "fresh",
-                        "through": "2026-03-01T12:00:06.000000Z",
-                        "at": "2026-03-01T12:00:30.000000Z",
-                        "data": {"topics": ["keys"]},
-                        "failedThrough": None,
-                        "error": None,
-                    }
-                ]
-            },
-        ),
-        **documented_errors(404),
-    },
+    responses=responses(shapes.StampsShape, "The stamps.", 404),
 )
 async def list_stamps(scoped: StoreOfCaller, conversation_id: ConversationId) -> JSONResponse:
     """What each live consumer left on the conversation, how far it has seen, and how its last run failed."""
@@ -182,9 +148,8 @@ async def list_stamps(scoped: StoreOfCaller, conversation_id: ConversationId) ->
     "/{conversation_id}/replies",
     status_code=201,
     responses={
-        **documented(shapes.ReplyShape, "Saved and settled.", shapes.REPLY, status=201),
-        **documented(shapes.ReplyShape, "It was saved before, with this key.", {**shapes.REPLY, "new": False}),
-        **documented_errors(404, 409, *WITH_BODY),
+        **responses(shapes.ReplyShape, "It was saved before, with this key."),
+        **responses(shapes.ReplyShape, "Saved and settled.", 404, 409, *WITH_BODY, status=201),
     },
 )
 async def reply(
@@ -192,7 +157,7 @@ async def reply(
     backbone: OpenBackbone,
     conversation_id: ConversationId,
     key: IdempotencyKey,
-    given: ReplyBody,
+    body: ReplyBody,
 ) -> JSONResponse:
     """Save an operator's reply, settle it as a turn, so that every consumer sees it, and send it.
 
@@ -203,28 +168,27 @@ async def reply(
     assert meta is not None  # conversations are never deleted
     name = derived(conversation_id, key)
     message = Message(
-        id=f"reply-{name}", direction=Direction.OUTBOUND, role=Role.OPERATOR, text=given.text, at=backbone.clock()
+        id=f"reply-{name}", direction=Direction.OUTBOUND, role=Role.OPERATOR, text=body.text, at=backbone.clock()
     )
     jobs = await reply_jobs(backbone.store, meta, message)
     receipt = await backbone.settle(Turn(conversation=meta, messages=(message,), key=f"reply-{name}"), jobs=jobs)
     if not receipt.new:
         stored = await backbone.store.messages(conversation_id)
-        if any(one.id == message.id and one.text != message.text for one in stored):
+        if any(known.id == message.id and known.text != message.text for known in stored):
             raise HttpError(
                 409,
-                "conflict",
                 "this Idempotency-Key was used for another reply; take a new key for a new reply",
                 field="Idempotency-Key",
             )
     event = receipt.event
-    body = {
-        "conversationId": conversation_id,
-        "messageId": message.id,
-        "eventId": event.event_id,
-        "occurredAt": to_text(event.occurred_at),
-        "new": receipt.new,
-    }
-    return json_response(body, 201 if receipt.new else 200)
+    shape = shapes.ReplyShape(
+        conversation_id=conversation_id,
+        message_id=message.id,
+        event_id=event.event_id,
+        occurred_at=event.occurred_at,
+        new=receipt.new,
+    )
+    return json_response(shape.to_json(), 201 if receipt.new else 200)
 
 
 def _row(row: InboxRow) -> JSONResponse:

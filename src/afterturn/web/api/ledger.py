@@ -35,20 +35,13 @@ from afterturn.web.api.common import (
     OnCall,
     OpenBackbone,
     derived,
-    documented,
-    documented_errors,
     json_response,
     list_response,
+    responses,
 )
 from afterturn.web.errors import HttpError
 
 _MOST_DEBTS = 500
-_REPLAY: dict[str, Any] = {
-    "id": "0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-    "state": "running",
-    "emitted": 0,
-    "startedAt": "2026-03-01T12:00:06.000000Z",
-}
 
 router = APIRouter(prefix="/ledger", route_class=JsonRoute, tags=["ledger"])
 
@@ -105,124 +98,95 @@ class ReplayBody(_Part):
 
 @router.get(
     "/audit",
-    responses={
-        **documented(
-            shapes.AuditShape,
-            "What the audit found.",
-            {
-                "clean": False,
-                "checked": 85,
-                "owed": 3,
-                "waiting": 2,
-                "overdue": 1,
-                "failed": 0,
-                "debts": [shapes.DEBT],
-                "nextCursor": None,
-                "complete": True,
-            },
-        ),
-        **documented_errors(400),
-    },
+    responses=responses(shapes.AuditShape, "What the audit found.", 400),
 )
-async def audit(caller: OnCall, backbone: OpenBackbone, asked: Annotated[AuditParameters, Query()]) -> JSONResponse:
+async def audit(
+    caller: OnCall, backbone: OpenBackbone, parameters: Annotated[AuditParameters, Query()]
+) -> JSONResponse:
     """List each reaction that is overdue or failed, and count those that are owed.
 
     Reads every row of the selection; `limit` applies to the debts in the response.
     """
-    grace = _grace(asked.grace, backbone)
-    bound = ("debts", asked.since, asked.until, asked.property, grace)
-    after = None if asked.cursor is None else _place(asked.cursor, bound)
-    found = await backbone.ledger.audit(_selection(asked), grace=grace)
-    rest = sorted((debt for debt in found.debts if after is None or _place_of(debt) > after), key=_place_of)
-    last = rest[asked.limit - 1] if len(rest) > asked.limit else None
+    grace = _grace(parameters.grace, backbone)
+    bound = ("debts", parameters.since, parameters.until, parameters.property, grace)
+    after = None
+    if parameters.cursor is not None:
+        at, conversation_id, consumer = decode_position(parameters.cursor, bound, datetime, str, str)
+        after = _order(RecencyKey(at, conversation_id), consumer)
+    report = await backbone.ledger.audit(_selection(parameters), grace=grace)
+    debts = sorted(report.debts, key=_order_of)
     return list_response(
         "debts",
-        [debt.to_json() for debt in rest[: asked.limit]],
-        None if last is None else _cursor(last, bound),
-        **found.counts(),
+        [debt for debt in debts if after is None or _order_of(debt) > after],
+        parameters.limit,
+        Debt.to_json,
+        lambda debt: encode_position(bound, debt.conversation.recency, debt.conversation.id, debt.consumer),
+        **report.counts(),
     )
 
 
 @router.post(
     "/sweep",
-    responses={
-        **documented(shapes.SweptShape, "In the stream again.", {"swept": 1, "debts": [shapes.DEBT], "complete": True}),
-        **documented_errors(*WITH_BODY),
-    },
+    responses=responses(shapes.SweptShape, "In the stream again.", *WITH_BODY),
 )
-async def sweep(caller: OnCall, backbone: OpenBackbone, given: SweepBody) -> JSONResponse:
+async def sweep(caller: OnCall, backbone: OpenBackbone, body: SweepBody) -> JSONResponse:
     """Re-emit overdue reactions into the stream, each at ages that double. Repeating the request changes nothing."""
-    part = _selection(given)
-    caught = await backbone.ledger.sweep(
-        None if part == Selection() else part, grace=_grace(given.grace, backbone), everything=given.everything
+    part = _selection(body)
+    swept = await backbone.ledger.sweep(
+        None if part == Selection() else part, grace=_grace(body.grace, backbone), everything=body.everything
     )
-    shown = [debt.to_json() for debt in caught[:_MOST_DEBTS]]
-    return json_response({"swept": len(caught), "debts": shown, "complete": len(caught) <= _MOST_DEBTS})
+    shown = [debt.to_json() for debt in swept[:_MOST_DEBTS]]
+    return json_response({"swept": len(swept), "debts": shown, "complete": len(swept) <= _MOST_DEBTS})
 
 
 @router.post(
     "/replays",
     status_code=202,
-    responses={
-        **documented(shapes.ReplayShape, "It runs; GET it by its id to see how far it is.", _REPLAY, status=202),
-        **documented_errors(404, 409, *WITH_BODY),
-    },
+    responses=responses(
+        shapes.ReplayShape, "Running; GET it by its id for its progress.", 404, 409, *WITH_BODY, status=202
+    ),
 )
 async def start_replay(
-    request: Request, caller: OnCall, backbone: OpenBackbone, key: IdempotencyKey, given: ReplayBody
+    request: Request, caller: OnCall, backbone: OpenBackbone, key: IdempotencyKey, body: ReplayBody
 ) -> JSONResponse:
     """Re-run consumers over past conversations, in the background; those already seen are left out."""
     registered = await backbone.store.registrations()
-    if not set(given.consumers) <= set(registered):
+    if not set(body.consumers) <= set(registered):
         raise NotFound("no consumer of that name was ever registered; GET /api/v1/consumers lists them")
     replays = _replays(request)
     replay_id = derived("replay", key)
     known = replays.find(replay_id)
-    if known is not None and known.asked != given:
+    if known is not None and known.request != body:
         text = "this Idempotency-Key was used for another replay; take a new key for a new one"
-        raise HttpError(409, "conflict", text, field="Idempotency-Key")
+        raise HttpError(409, text, field="Idempotency-Key")
     if known is None:
         if replays.running is not None:
-            raise HttpError(409, "busy", "another replay is running; wait for its end")
-        known = replays.start(replay_id, given, _selection(given), given.consumers, given.rate)
+            raise HttpError(409, "another replay is running; wait for its end", code="busy")
+        known = replays.start(replay_id, body, _selection(body), body.consumers, body.rate)
     return json_response(known.to_json(), 202)
 
 
 @router.get(
     "/replays/{replay_id}",
-    responses={**documented(shapes.ReplayShape, "The replay.", _REPLAY), **documented_errors(404)},
+    responses=responses(shapes.ReplayShape, "The replay.", 404),
 )
 async def show_replay(
     request: Request, caller: OnCall, replay_id: Annotated[str, Path(description="The id of a replay.")]
 ) -> JSONResponse:
     """How far a replay of this process is."""
-    found = _replays(request).find(replay_id)
-    if found is None:
+    replay = _replays(request).find(replay_id)
+    if replay is None:
         raise NotFound("this process knows of no such replay; sending the same one again goes on where it ended")
-    return json_response(found.to_json())
+    return json_response(replay.to_json())
 
 
-_DebtKey = tuple[timedelta, str, str]
-"""The newest conversation first; those of one moment by id, those of one conversation by consumer."""
+def _order_of(debt: Debt) -> tuple[timedelta, str, str]:
+    return _order(key_of(debt.conversation), debt.consumer)
 
 
-def _place_of(debt: Debt) -> _DebtKey:
-    return _debt_key(key_of(debt.conversation), debt.consumer)
-
-
-def _debt_key(row: RecencyKey, consumer: str) -> _DebtKey:
+def _order(row: RecencyKey, consumer: str) -> tuple[timedelta, str, str]:
+    """The newest conversation first; those of one moment by id, those of one conversation by consumer."""
     return EPOCH - row.at, row.conversation_id, consumer
-
-
-def _cursor(debt: Debt, bound: object) -> str:
-    row = key_of(debt.conversation)
-    return encode_position(bound, row.at, row.conversation_id, debt.consumer)
-
-
-def _place(cursor: str, bound: object) -> _DebtKey:
-    at, conversation_id, consumer = decode_position(cursor, bound, datetime, str, str)
-    assert isinstance(at, datetime)
-    return _debt_key(RecencyKey(at, str(conversation_id)), str(consumer))
 
 
 def _selection(part: _Part) -> Selection:
@@ -252,10 +216,10 @@ class ReplayState(StrEnum):
 
 @dataclass(slots=True)
 class Replay:
-    """A replay. ``asked``: the request, which a second one with the same key has to equal."""
+    """A replay. ``request``: its body, which a second one with the same key has to equal."""
 
     id: str
-    asked: object
+    request: object
     started_at: datetime
     state: ReplayState = ReplayState.RUNNING
     emitted: int = 0
@@ -282,12 +246,12 @@ class Replays:
 
     @property
     def running(self) -> Replay | None:
-        return next((one for one in self._replays.values() if one.state is ReplayState.RUNNING), None)
+        return next((replay for replay in self._replays.values() if replay.state is ReplayState.RUNNING), None)
 
-    def start(self, replay_id: str, asked: object, part: Selection, consumers: Sequence[str], rate: float) -> Replay:
+    def start(self, replay_id: str, request: object, part: Selection, consumers: Sequence[str], rate: float) -> Replay:
         """Begin one; nothing else may be running."""
         assert self.running is None
-        replay = Replay(replay_id, asked, self._backbone.clock())
+        replay = Replay(replay_id, request, self._backbone.clock())
         replay.task = asyncio.create_task(self._run(replay, part, consumers, rate))
         self._replays[replay_id] = replay
         while len(self._replays) > _REMEMBERED:

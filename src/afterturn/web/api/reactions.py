@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Any, Self
 
@@ -13,7 +14,7 @@ from afterturn.backbone import Backbone
 from afterturn.errors import NotFound
 from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.model import Id, Label, Record
-from afterturn.store.port import ConsumerState, FailureKey
+from afterturn.store.port import ConsumerState, Failure, FailureKey
 from afterturn.web.api import shapes
 from afterturn.web.api.common import (
     WITH_BODY,
@@ -22,22 +23,12 @@ from afterturn.web.api.common import (
     ListParameters,
     OnCall,
     OpenBackbone,
-    documented,
-    documented_errors,
     json_response,
     list_response,
+    responses,
 )
 
 _ALL = 1_000_000
-_NAME = {"conversationId": "c-17", "consumer": "topics"}
-_FAILURE = {**_NAME, "failedThrough": "2026-03-01T12:00:06.000000Z", "error": "RuntimeError"}
-_CONSUMER = {
-    "name": "topics",
-    "state": "live",
-    "registeredAt": "2026-02-01T08:00:00.000000Z",
-    "maxWaitSeconds": 300.0,
-    "failed": 0,
-}
 
 router = APIRouter(route_class=JsonRoute, tags=["reactions"])
 
@@ -61,56 +52,61 @@ Name = Annotated[str, Path(description="The name of a consumer.", examples=["top
 
 @router.get(
     "/reactions/failed",
-    responses={
-        **documented(
-            shapes.FailuresShape, "Failed reactions.", {"failures": [_FAILURE], "nextCursor": None, "complete": True}
-        ),
-        **documented_errors(400),
-    },
+    responses=responses(shapes.FailuresShape, "Failed reactions.", 400),
 )
 async def list_failed(
-    caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
+    caller: OnCall, backbone: OpenBackbone, parameters: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
     """List failed reactions."""
-    after = None if asked.cursor is None else _place(asked.cursor)
-    found = await backbone.store.failures(after=after, limit=asked.limit + 1)
-    shown = [shapes.failure(one) for one in found[: asked.limit]]
-    last = found[asked.limit - 1] if len(found) > asked.limit else None
+    after = None
+    if parameters.cursor is not None:
+        after = FailureKey(*decode_position(parameters.cursor, "failures", str, str))
+    failures = await backbone.store.failures(after=after, limit=parameters.limit + 1)
     return list_response(
-        "failures", shown, None if last is None else encode_position("failures", last.consumer, last.conversation_id)
+        "failures",
+        failures,
+        parameters.limit,
+        shapes.failure,
+        lambda failure: encode_position("failures", failure.consumer, failure.conversation_id),
     )
 
 
 @router.post(
     "/reactions/retry",
-    responses={
-        **documented(shapes.RetriedShape, "They will run again.", {"retried": [_NAME]}),
-        **documented_errors(404, *WITH_BODY),
-    },
+    responses=responses(shapes.RetriedShape, "They will run again.", 404, *WITH_BODY),
 )
-async def retry(caller: OnCall, backbone: OpenBackbone, given: RetryBody) -> JSONResponse:
+async def retry(caller: OnCall, backbone: OpenBackbone, body: RetryBody) -> JSONResponse:
     """Retry failed reactions. A repetition finds nothing failed and answers 404."""
-    if given.consumer is not None and given.consumer not in await backbone.store.registrations():
+    if body.consumer is not None and body.consumer not in await backbone.store.registrations():
         raise NotFound(_NO_CONSUMER)
-    wanted = set(given.conversation_ids)
-    chosen = [
-        (one.conversation_id, one.consumer)
-        for one in await backbone.store.failures(limit=_ALL)
-        if (given.all or one.conversation_id in wanted) and given.consumer in (None, one.consumer)
+    requested = set(body.conversation_ids)
+    failures = [
+        failure
+        for failure in await backbone.store.failures(limit=_ALL)
+        if (body.all or failure.conversation_id in requested) and body.consumer in (None, failure.consumer)
     ]
-    if not wanted <= {conversation_id for conversation_id, _ in chosen}:
+    if not requested <= {failure.conversation_id for failure in failures}:
         raise NotFound("nothing has failed on one of these conversations; GET /api/v1/reactions/failed lists what has")
-    retried = []
-    for conversation_id, name in chosen:
-        with suppress(NotFound):  # somebody else has retried it
-            await backbone.engine.retry(name, conversation_id)
-            retried.append({"conversationId": conversation_id, "consumer": name})
+    retried = [
+        {"conversationId": failure.conversation_id, "consumer": failure.consumer}
+        for failure in await retry_failures(backbone, failures)
+    ]
     return json_response({"retried": retried})
+
+
+async def retry_failures(backbone: Backbone, failures: Iterable[Failure]) -> list[Failure]:
+    """Retry failed reactions. Returns those that nobody else has retried meanwhile."""
+    retried = []
+    for failure in failures:
+        with suppress(NotFound):
+            await backbone.engine.retry(failure.consumer, failure.conversation_id)
+            retried.append(failure)
+    return retried
 
 
 @router.get(
     "/consumers",
-    responses={**documented(shapes.ConsumersShape, "Consumers.", {"consumers": [_CONSUMER]}), **documented_errors()},
+    responses=responses(shapes.ConsumersShape, "Consumers."),
 )
 async def list_consumers(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """List all registered consumers with the number of failed reactions."""
@@ -119,7 +115,7 @@ async def list_consumers(caller: OnCall, backbone: OpenBackbone) -> JSONResponse
 
 @router.post(
     "/consumers/{name}/promote",
-    responses={**documented(shapes.ConsumerShape, "It is live.", _CONSUMER), **documented_errors(404)},
+    responses=responses(shapes.ConsumerShape, "It is live.", 404),
 )
 async def promote(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
     """Make a consumer in shadow, or a retired one, live: its stamps are shown, and it owes every new turn."""
@@ -128,19 +124,11 @@ async def promote(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResp
 
 @router.post(
     "/consumers/{name}/retire",
-    responses={
-        **documented(shapes.ConsumerShape, "It is retired.", {**_CONSUMER, "state": "retired"}),
-        **documented_errors(404),
-    },
+    responses=responses(shapes.ConsumerShape, "It is retired.", 404),
 )
 async def retire(caller: Admin, backbone: OpenBackbone, name: Name) -> JSONResponse:
     """Retire a consumer: it owes no reactions from now on. Its stamps stay."""
     return await _changed(backbone, name, ConsumerState.RETIRED)
-
-
-def _place(cursor: str) -> FailureKey:
-    consumer, conversation_id = decode_position(cursor, "failures", str, str)
-    return FailureKey(str(consumer), str(conversation_id))
 
 
 _NO_CONSUMER = "no consumer of that name was ever registered; GET /api/v1/consumers lists them"
@@ -150,7 +138,7 @@ async def _changed(backbone: Backbone, name: str, state: ConsumerState) -> JSONR
     if name not in await backbone.store.registrations():
         raise NotFound(_NO_CONSUMER)
     await backbone.store.set_state(name, state)
-    return json_response(next(one for one in await _consumers(backbone) if one["name"] == name))
+    return json_response(next(shape for shape in await _consumers(backbone) if shape["name"] == name))
 
 
 async def _consumers(backbone: Backbone) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
@@ -16,15 +16,14 @@ from afterturn.backbone import Backbone
 from afterturn.channels.routing import remember_move
 from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow
-from afterturn.inbox.cursor import PROBLEM, Cursor, decode, decode_position, encode, encode_position
+from afterturn.inbox.cursor import PROBLEM, decode_position, encode_position
 from afterturn.model import ConversationPatch, Message, SettledTurn, Time, WorkOrder, check_id
-from afterturn.store.port import RecencyKey, StateRecord, StateStore, StoreReader, WorkOrderKey
+from afterturn.store.port import StateRecord, StateStore, StoreReader, WorkOrderKey
 from afterturn.web.roles import Scope
 
 T = TypeVar("T")
 
 _NO_CONVERSATION = "there is no such conversation; GET /api/v1/conversations?window=all lists them"
-_NO_CURSOR = "the cursor was altered, cut, or belongs to another query; start again from the first page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class ScopedStore:
         properties = self.scope.narrow(query.properties)
         if properties is None:
             if cursor is not None:
-                raise InvalidCursor(_NO_CURSOR)
+                raise InvalidCursor(PROBLEM)
             return InboxPage((), None, complete=True, scanned=0)
         return await self.backbone.inbox.page(query.model_copy(update={"properties": properties}), cursor)
 
@@ -68,7 +67,7 @@ class ScopedStore:
         known = (await self.row(conversation_id)).conversation
         if "property_id" in patch.changes and not self.scope.holds(patch.property_id):
             raise InvalidRecord("propertyId", "is none of the caller's properties; give one of them")
-        # Where any revision will do, it is the one whose property was looked at.
+        # If any revision will do: the one whose property was checked.
         based_on = known.revision if revision is None else revision
         now = self.backbone.clock()
         await self.backbone.store.patch_conversation(conversation_id, patch, revision=based_on, now=now)
@@ -78,7 +77,7 @@ class ScopedStore:
                 conversation_id,
                 patch.property_id,
                 moved_from=known.property_id,
-                scope=self.scope.places,
+                scope=self.scope.property_ids,
             )
         row = await self.backbone.inbox.row(conversation_id)
         assert row is not None
@@ -90,30 +89,28 @@ class ScopedStore:
         Beyond the first page the whole thread is read: a store knows its end only.
         """
         await self.row(conversation_id)
-        bound = f"messages:{conversation_id}"
+        query = ("messages", conversation_id)
         store = self.backbone.store
         if cursor is None:
-            found: Sequence[Message] = await store.messages(conversation_id, limit=limit + 1)
+            messages: Sequence[Message] = await store.messages(conversation_id, limit=limit + 1)
         else:
-            anchor = decode(cursor, bound).after.conversation_id
+            (oldest_shown,) = decode_position(cursor, query, str)
             thread = await store.messages(conversation_id)
-            place = next((place for place, one in enumerate(thread) if one.id == anchor), 0)
-            found = thread[max(place - limit - 1, 0) : place]
-        shown = tuple(found[-limit:])
-        more = len(found) > len(shown)
-        return ListPage(shown, encode(Cursor(RecencyKey(shown[0].at, shown[0].id), None), bound) if more else None)
+            end = next((index for index, message in enumerate(thread) if message.id == oldest_shown), 0)
+            messages = thread[max(end - limit - 1, 0) : end]
+        shown = tuple(messages[-limit:])
+        return ListPage(shown, encode_position(query, shown[0].id) if len(messages) > limit else None)
 
     async def turns(self, conversation_id: str, *, limit: int, cursor: str | None) -> ListPage[SettledTurn]:
         """Settled turns, oldest first. Raises NotFound, InvalidCursor."""
         await self.row(conversation_id)
-        bound = f"turns:{conversation_id}"
-        after = None if cursor is None else decode(cursor, bound).after.at
-        found = await self.backbone.store.turns(conversation_id, after=after, limit=limit + 1)
-        shown = found[:limit]
-        more = len(found) > limit
-        return ListPage(
-            shown, encode(Cursor(RecencyKey(shown[-1].occurred_at, conversation_id), None), bound) if more else None
-        )
+        query = ("turns", conversation_id)
+        after = None
+        if cursor is not None:
+            (after,) = decode_position(cursor, query, datetime)
+        turns = await self.backbone.store.turns(conversation_id, after=after, limit=limit + 1)
+        shown = turns[:limit]
+        return ListPage(shown, encode_position(query, shown[-1].occurred_at) if len(turns) > limit else None)
 
     async def orders(
         self, *, conversation_id: str | None, open_only: bool, limit: int, cursor: str | None
@@ -121,9 +118,8 @@ class ScopedStore:
         """Work orders, the most urgent first. Raises NotFound, InvalidCursor."""
         if conversation_id is not None:
             await self.row(conversation_id)
-        orders = ScopedOrders(self.backbone.store, self.scope, open_only, conversation_id)
-        shown, further = await orders.page(cursor, limit)
-        return ListPage(tuple(shown), further)
+        query = _OrderQuery(self.scope, conversation_id, open_only)
+        return await _work_orders(self.backbone.store, query, limit=limit, cursor=cursor)
 
     async def close(self, conversation_id: str, order_id: str) -> WorkOrder:
         """Close a work order. Raises NotFound."""
@@ -138,16 +134,19 @@ class ScopedStore:
         return closed
 
 
-MOST_LOOKED_AT = 1_000
-"""Orders that one request of a caller with a scope looks through."""
+MAX_ORDERS_READ = 1_000
+"""Orders that one request of a caller with a scope reads."""
 
 _READ = 200
-_AT_ONCE = 20
-"""Conversations that are asked for at a time."""
+_CONVERSATIONS_AT_ONCE = 20
+
+
+class OrderStore(StateStore, StoreReader, Protocol):
+    """What a list of work orders needs of a store."""
 
 
 class ListPosition(StateRecord):
-    """Where a list of work orders goes on. ``key``: what the cursor names it."""
+    """Where a list of work orders continues. ``key``: the name in its cursor."""
 
     kind = "list-position"
     ttl = timedelta(hours=1)
@@ -157,90 +156,76 @@ class ListPosition(StateRecord):
     order_id: str
 
 
-class OrderStore(StateStore, StoreReader, Protocol):
-    """What is asked of a store."""
+@dataclass(frozen=True, slots=True)
+class _OrderQuery:
+    """Work orders of every conversation in the scope, or of one conversation that the caller sees."""
 
-
-@dataclass(slots=True)
-class ScopedOrders:
-    """A list of them: of every conversation in the scope, or of one that was looked at before."""
-
-    store: OrderStore
     scope: Scope
+    conversation_id: str | None
     open_only: bool
-    conversation_id: str | None = None
-    _seen: dict[str, bool] = field(default_factory=dict)
 
     @property
-    def asked(self) -> tuple[object, ...]:
+    def sees_all(self) -> bool:
+        """Whether no work order has to be hidden."""
+        return self.scope.whole or self.conversation_id is not None
+
+    @property
+    def bound(self) -> tuple[object, ...]:
         """What a cursor is bound to."""
         properties = self.scope.properties
         return "orders", self.open_only, self.conversation_id, None if properties is None else sorted(properties)
 
-    async def page(self, cursor: str | None, limit: int) -> tuple[Sequence[WorkOrder], str | None]:
-        """At most ``limit``, the most urgent first, and where it goes on. Raises InvalidCursor.
 
-        Where the caller's own are rare among all, a page may come with fewer, even none: it goes on all the same.
-        """
-        after = None if cursor is None else await self._place(cursor)
-        shown: list[WorkOrder] = []
-        looked_at = 0
-        read = limit + 1 if self._sees_all else _READ
-        while looked_at < MOST_LOOKED_AT:
-            found = await self.store.work_orders(
-                conversation_id=self.conversation_id, open_only=self.open_only, after=after, limit=read
-            )
-            for order in await self._visible(found):
-                if len(shown) == limit:
-                    return shown, self.cursor(shown[-1])
-                shown.append(order)
-            if len(found) < read:
-                return shown, None
-            after = WorkOrderKey.of(found[-1])
-            looked_at += len(found)
-        assert after is not None
-        return shown, await self._hidden_cursor(after)
+async def _work_orders(store: OrderStore, query: _OrderQuery, *, limit: int, cursor: str | None) -> ListPage[WorkOrder]:
+    """Work orders, the most urgent first. A page may hold fewer than ``limit``, even none, although it has a cursor.
 
-    def cursor(self, order: WorkOrder) -> str:
-        return encode_position(self.asked, order.urgency.rank, order.opened_at, order.id)
-
-    @property
-    def _sees_all(self) -> bool:
-        return self.scope.whole or self.conversation_id is not None
-
-    async def _visible(self, found: Sequence[WorkOrder]) -> Sequence[WorkOrder]:
-        """Those whose conversations are the caller's now: an order may have been opened elsewhere."""
-        if self._sees_all:
-            return found
-        unknown = list(dict.fromkeys(one.conversation_id for one in found if one.conversation_id not in self._seen))
-        for begin in range(0, len(unknown), _AT_ONCE):
-            part = unknown[begin : begin + _AT_ONCE]
-            for name, one in zip(part, await asyncio.gather(*map(self.store.conversation, part)), strict=True):
-                self._seen[name] = one is not None and self.scope.sees(one)
-        return [one for one in found if self._seen[one.conversation_id]]
-
-    async def _hidden_cursor(self, after: WorkOrderKey) -> str:
-        """A cursor tells whoever decodes it where it leads. This place may be of an order that is hidden: the store
-        keeps it, and the cursor holds a name of it.
-        """
-        name = secrets.token_urlsafe(18)
-        await self.store.put(
-            ListPosition(key=name, rank=after.rank, opened_at=after.opened_at, order_id=after.order_id)
+    An order belongs to the property of its conversation now, wherever it was opened.
+    """
+    after = None if cursor is None else await _read_position(store, query, cursor)
+    visible: dict[str, bool] = {}
+    shown: list[WorkOrder] = []
+    orders_read = 0
+    batch_size = limit + 1 if query.sees_all else _READ
+    while orders_read < MAX_ORDERS_READ:
+        batch = await store.work_orders(
+            conversation_id=query.conversation_id, open_only=query.open_only, after=after, limit=batch_size
         )
-        return encode_position((*self.asked, "kept"), name)
+        if not query.sees_all:
+            await _look_up(store, query.scope, batch, visible)
+        for order in batch:
+            if not visible.get(order.conversation_id, query.sees_all):
+                continue
+            if len(shown) == limit:
+                last = shown[-1]
+                return ListPage(tuple(shown), encode_position(query.bound, last.urgency.rank, last.opened_at, last.id))
+            shown.append(order)
+        if len(batch) < batch_size:
+            return ListPage(tuple(shown), None)
+        after = WorkOrderKey.of(batch[-1])
+        orders_read += len(batch)
+    # A cursor can be decoded, and this position may be of a hidden order. So the store keeps it under a random name.
+    assert after is not None
+    name = secrets.token_urlsafe(18)
+    await store.put(ListPosition(key=name, rank=after.rank, opened_at=after.opened_at, order_id=after.order_id))
+    return ListPage(tuple(shown), encode_position((*query.bound, "kept"), name))
 
-    async def _place(self, cursor: str) -> WorkOrderKey:
-        try:
-            rank, opened_at, order_id = decode_position(cursor, self.asked, int, datetime, str)
-        except InvalidCursor:
-            return await self._kept_place(cursor)
-        assert isinstance(rank, int)
-        assert isinstance(opened_at, datetime)
-        return WorkOrderKey(rank, opened_at, str(order_id))
 
-    async def _kept_place(self, cursor: str) -> WorkOrderKey:
-        (name,) = decode_position(cursor, (*self.asked, "kept"), str)
-        position = await self.store.get(ListPosition, str(name))
-        if position is None:
-            raise InvalidCursor(PROBLEM)
-        return WorkOrderKey(position.rank, position.opened_at, position.order_id)
+async def _look_up(store: OrderStore, scope: Scope, orders: Sequence[WorkOrder], visible: dict[str, bool]) -> None:
+    """Add to ``visible`` whether each order's conversation is in the scope."""
+    unknown = list(dict.fromkeys(order.conversation_id for order in orders if order.conversation_id not in visible))
+    for begin in range(0, len(unknown), _CONVERSATIONS_AT_ONCE):
+        ids = unknown[begin : begin + _CONVERSATIONS_AT_ONCE]
+        conversations = await asyncio.gather(*map(store.conversation, ids))
+        for conversation_id, conversation in zip(ids, conversations, strict=True):
+            visible[conversation_id] = conversation is not None and scope.sees(conversation)
+
+
+async def _read_position(store: OrderStore, query: _OrderQuery, cursor: str) -> WorkOrderKey:
+    try:
+        return WorkOrderKey(*decode_position(cursor, query.bound, int, datetime, str))
+    except InvalidCursor:
+        (name,) = decode_position(cursor, (*query.bound, "kept"), str)
+    position = await store.get(ListPosition, name)
+    if position is None:
+        raise InvalidCursor(PROBLEM)
+    return WorkOrderKey(position.rank, position.opened_at, position.order_id)

@@ -12,12 +12,10 @@ from pydantic import Field
 from afterturn.model import Record
 from afterturn.web.access import COOKIE, SESSION_LIFETIME, AccessControl, cookie_of
 from afterturn.web.api import shapes
-from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, documented, documented_errors, json_response
+from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, error_responses, json_response, responses
 from afterturn.web.errors import HttpError
 from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
-
-_CALLER = {"name": "desk", "role": "operator", "properties": ["oak"], "csrfToken": None}
 
 router = APIRouter(prefix="/session", route_class=JsonRoute, tags=["session"])
 links = APIRouter(include_in_schema=False)
@@ -27,37 +25,36 @@ class LoginBody(Record):
     token: Annotated[str, Field(min_length=1, max_length=200, examples=["aft_…"])]
 
 
-@router.get(
-    "", responses={**documented(shapes.CallerShape, "The caller.", _CALLER), **documented_errors(always=(401, 500))}
-)
+@router.get("", responses=responses(shapes.CallerShape, "The caller.", always=(401, 500)))
 async def show_session(caller: Operator) -> JSONResponse:
     """The caller, and the CSRF token of a session."""
-    return json_response(_told(caller))
+    return json_response(_caller(caller))
 
 
 @router.post(
     "",
-    responses={
-        **documented(shapes.CallerShape, "Logged in: the answer sets the session's cookie.", _CALLER),
-        **documented_errors(429, *WITH_BODY, always=(401, 422, 500)),
-    },
+    responses=responses(
+        shapes.CallerShape,
+        "Logged in: the response sets the session's cookie.",
+        429,
+        *WITH_BODY,
+        always=(401, 422, 500),
+    ),
 )
-async def log_in(request: Request, given: LoginBody) -> Response:
+async def log_in(request: Request, body: LoginBody) -> Response:
     """Open a session with a token, for browsers. It ends when the token does, and after twelve hours."""
     access: AccessControl = request.app.state.access
-    opened = access.log_in(given.token)
+    opened = access.log_in(body.token)
     if opened is None:
         _count(request)
-        raise HttpError(
-            401, "unauthenticated", "the token is unknown, expired or revoked", field="token", headers=_BEARER
-        )
+        raise HttpError(401, "the token is unknown, expired or revoked", field="token", headers=_BEARER)
     cookie, _ = opened
     caller = access.caller({"cookie": f"{COOKIE}={cookie}"})
     assert caller is not None
-    return _with_cookie(json_response(_told(caller)), cookie, request)
+    return _with_cookie(json_response(_caller(caller)), cookie, request)
 
 
-@router.delete("", status_code=204, response_class=Response, responses=documented_errors(always=(401, 403, 500)))
+@router.delete("", status_code=204, response_class=Response, responses=error_responses(401, 403, 500))
 async def log_out(request: Request, caller: Operator) -> Response:
     """End the session."""
     access: AccessControl = request.app.state.access
@@ -79,7 +76,7 @@ async def follow_link(request: Request, key: str = "") -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/sign-in?link=used", 303)
         text = "the link was used already or has expired; start `afterturn up` again for a new one"
-        raise HttpError(401, "unauthenticated", text, field="key")
+        raise HttpError(401, text, field="key")
     return _with_cookie(RedirectResponse("/", 303), opened[0], request)
 
 
@@ -94,7 +91,7 @@ def _count(request: Request) -> None:
     if wait is not None:
         seconds = max(math.ceil(wait.total_seconds()), 1)
         text = f"too many logins failed from this address; try again in {seconds} s, with a good token at once"
-        raise HttpError(429, "too_many", text, headers={"retry-after": str(seconds)})
+        raise HttpError(429, text, headers={"retry-after": str(seconds)})
 
 
 def _with_cookie(response: Response, cookie: str, request: Request) -> Response:
@@ -117,11 +114,11 @@ def _is_encrypted(request: Request) -> bool:
     return "https" in hints
 
 
-def _told(caller: Caller) -> dict[str, object]:
+def _caller(caller: Caller) -> dict[str, object]:
     properties = caller.scope.properties
-    return {
-        "name": caller.name,
-        "role": caller.role.value,
-        "properties": None if properties is None else sorted(properties),
-        "csrfToken": caller.csrf,
-    }
+    return shapes.CallerShape(
+        name=caller.name,
+        role=caller.role.value,
+        properties=None if properties is None else tuple(sorted(properties)),
+        csrf_token=caller.csrf,
+    ).to_json()

@@ -22,8 +22,13 @@ T = TypeVar("T")
 _ALL = 1_000_000
 
 NextCursor = Annotated[str | None, Field(description="Leads to the next page; null at the end.")]
-Whole = Annotated[bool, Field(description="False where there is more than the limit let through.")]
-Last = Annotated[bool, Field(description="True at the end: there is no next page.")]
+
+
+class ListShape(Record):
+    """A page of a list."""
+
+    next_cursor: NextCursor
+    complete: Annotated[bool, Field(description="True at the end: there is no next page.")]
 
 
 class ReactionShape(Record):
@@ -104,10 +109,16 @@ class ReplyShape(Record):
     new: bool
 
 
-class WorkOrdersShape(Record):
+class SettledShape(Record):
+    """The event of a turn. ``new`` is false if it was settled before."""
+
+    event_id: str
+    occurred_at: str
+    new: bool
+
+
+class WorkOrdersShape(ListShape):
     work_orders: tuple[WorkOrder, ...]
-    next_cursor: NextCursor
-    complete: Last
 
 
 class DebtShape(Record):
@@ -119,7 +130,7 @@ class DebtShape(Record):
     age_seconds: int
 
 
-class AuditShape(Record):
+class AuditShape(ListShape):
     """The reactions that are overdue or failed. ``owed`` counts those that wait as well; the counts cover all pages."""
 
     clean: bool
@@ -129,14 +140,12 @@ class AuditShape(Record):
     overdue: int
     failed: int
     debts: tuple[DebtShape, ...]
-    next_cursor: NextCursor
-    complete: Last
 
 
 class SweptShape(Record):
     swept: int
     debts: tuple[DebtShape, ...]
-    complete: Whole
+    complete: Annotated[bool, Field(description="False if there are more than are listed.")]
 
 
 class ReplayShape(Record):
@@ -188,10 +197,8 @@ class DeadLetterShape(Record):
     body: Annotated[str, Field(description="The record as it lay in the stream, whatever that was.")]
 
 
-class DeadLettersShape(Record):
+class DeadLettersShape(ListShape):
     dead_letters: tuple[DeadLetterShape, ...]
-    next_cursor: NextCursor
-    complete: Last
 
 
 class RedrivenShape(Record):
@@ -205,10 +212,8 @@ class FailureShape(Record):
     error: str
 
 
-class FailuresShape(Record):
+class FailuresShape(ListShape):
     failures: tuple[FailureShape, ...]
-    next_cursor: NextCursor
-    complete: Last
 
 
 class ReactionNameShape(Record):
@@ -244,16 +249,16 @@ def failure(record: Failure) -> dict[str, Any]:
 
 def consumers(registrations: Mapping[str, Registration], failures: Iterable[Failure]) -> list[dict[str, Any]]:
     """The registered consumers as JSON, each with the number of its failed reactions."""
-    failed = Counter(one.consumer for one in failures)
+    failed = Counter(failure.consumer for failure in failures)
     return [
         ConsumerShape(
             name=name,
-            state=one.state,
-            registered_at=one.registered_at,
-            max_wait_seconds=one.max_wait.total_seconds(),
+            state=registration.state,
+            registered_at=registration.registered_at,
+            max_wait_seconds=registration.max_wait.total_seconds(),
             failed=failed[name],
         ).to_json()
-        for name, one in registrations.items()
+        for name, registration in registrations.items()
     ]
 
 
@@ -301,7 +306,11 @@ class CallerShape(Record):
     csrf_token: str | None
 
 
-ROW: dict[str, Any] = {
+_AT = "2026-03-01T12:00:05.000000Z"
+_SETTLED = "2026-03-01T12:00:06.000000Z"
+_LAST = {"nextCursor": None, "complete": True}
+_STAMP = {"state": "fresh", "through": _SETTLED, "data": {"topics": ["keys"]}}
+_ROW = {
     "id": "c-17",
     "channel": "sms",
     "propertyId": "oak",
@@ -311,10 +320,10 @@ ROW: dict[str, Any] = {
     "status": "open",
     "synthetic": False,
     "gauntlet": False,
-    "createdAt": "2026-03-01T12:00:05.000000Z",
-    "lastMessageAt": "2026-03-01T12:00:05.000000Z",
-    "settledAt": "2026-03-01T12:00:06.000000Z",
-    "recordedAt": "2026-03-01T12:00:06.000000Z",
+    "createdAt": _AT,
+    "lastMessageAt": _AT,
+    "settledAt": _SETTLED,
+    "recordedAt": _SETTLED,
     "messageCount": 2,
     "assignee": None,
     "revision": 0,
@@ -322,66 +331,108 @@ ROW: dict[str, Any] = {
         "messageId": "m-2",
         "direction": "outbound",
         "role": "agent",
-        "at": "2026-03-01T12:00:05.000000Z",
+        "at": _AT,
         "text": "The locksmith comes at nine.",
         "attachments": 0,
         "sendProblem": None,
     },
-    "reactions": {"topics": {"state": "fresh", "through": "2026-03-01T12:00:06.000000Z", "data": {"topics": ["keys"]}}},
+    "reactions": {"topics": _STAMP},
 }
-MESSAGE: dict[str, Any] = {
+_MESSAGE: dict[str, Any] = {
     "id": "m-1",
     "direction": "inbound",
     "role": "customer",
     "text": "My key is stuck!",
-    "at": "2026-03-01T12:00:05.000000Z",
+    "at": _AT,
     "providerId": None,
     "attachments": [],
 }
-TURN: dict[str, Any] = {
+_TURN = {
     "conversationId": "c-17",
     "propertyId": "oak",
-    "occurredAt": "2026-03-01T12:00:06.000000Z",
-    "recordedAt": "2026-03-01T12:00:06.000000Z",
+    "occurredAt": _SETTLED,
+    "recordedAt": _SETTLED,
     "lastSeq": 2,
     "origin": "text",
     "channel": "sms",
     "emitter": "worker",
     "flushMode": "debounced",
 }
-ORDER: dict[str, Any] = {
+_ORDER = {
     "id": "wo-1",
     "conversationId": "c-17",
     "propertyId": "oak",
     "category": "locks",
     "urgency": "urgent",
     "messageId": "m-1",
-    "openedAt": "2026-03-01T12:00:06.000000Z",
+    "openedAt": _SETTLED,
     "status": "open",
 }
-DEBT: dict[str, Any] = {
-    "conversationId": "c-17",
-    "consumer": "topics",
-    "state": "overdue",
-    "settledAt": "2026-03-01T12:00:06.000000Z",
-    "owedSince": "2026-03-01T12:00:06.000000Z",
-    "ageSeconds": 431,
-}
-LETTER: dict[str, Any] = {
+_REACTION = {"conversationId": "c-17", "consumer": "topics"}
+_DEBT = {**_REACTION, "state": "overdue", "settledAt": _SETTLED, "owedSince": _SETTLED, "ageSeconds": 431}
+_DEPTH = {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}
+_DEAD_LETTER = {
     "id": "17",
     "queue": "main",
     "group": "c-17",
     "consumer": None,
     "reason": "is not JSON",
     "receives": 1,
-    "publishedAt": "2026-03-01T12:00:06.000000Z",
+    "publishedAt": _SETTLED,
     "diedAt": "2026-03-01T12:00:07.000000Z",
     "body": "…",
 }
-REPLY: dict[str, Any] = {
-    "conversationId": "c-17",
-    "messageId": "reply-0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-    "eventId": "turn:c-17:1772366405000",
-    "occurredAt": "2026-03-01T12:00:05.000000Z",
-    "new": True,
+_CONSUMER = {
+    "name": "topics",
+    "state": "live",
+    "registeredAt": "2026-02-01T08:00:00.000000Z",
+    "maxWaitSeconds": 300.0,
+    "failed": 0,
 }
+_EVENT = {"eventId": "turn:c-17:1772366405000", "occurredAt": _AT, "new": True}
+
+EXAMPLES: Mapping[type[Record], Mapping[str, Any]] = {
+    InboxShape: {"rows": [_ROW], **_LAST, "scanned": 1},
+    ConversationShape: _ROW,
+    MessagesShape: {"messages": [_MESSAGE], "nextCursor": None},
+    TurnsShape: {"turns": [_TURN], "nextCursor": None},
+    StampsShape: {
+        "stamps": [{"consumer": "topics", **_STAMP, "at": _SETTLED, "failedThrough": None, "error": None}],
+    },
+    ReplyShape: {"conversationId": "c-17", "messageId": "reply-0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6", **_EVENT},
+    SettledShape: _EVENT,
+    WorkOrder: {**_ORDER, "status": "closed"},
+    WorkOrdersShape: {"workOrders": [_ORDER], **_LAST},
+    AuditShape: {
+        "clean": False,
+        "checked": 85,
+        "owed": 3,
+        "waiting": 2,
+        "overdue": 1,
+        "failed": 0,
+        "debts": [_DEBT],
+        **_LAST,
+    },
+    SweptShape: {"swept": 1, "debts": [_DEBT], "complete": True},
+    ReplayShape: {"id": "0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6", "state": "running", "emitted": 0, "startedAt": _SETTLED},
+    DepthShape: _DEPTH,
+    StatsShape: {
+        "conversations": 85,
+        "messages": 1210,
+        "turns": 600,
+        "stamps": 340,
+        "jobs": 0,
+        "openWorkOrders": 12,
+        "stream": _DEPTH,
+        "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},
+    },
+    DeadLetterShape: _DEAD_LETTER,
+    DeadLettersShape: {"deadLetters": [_DEAD_LETTER], **_LAST},
+    RedrivenShape: {"redriven": 1},
+    FailuresShape: {"failures": [{**_REACTION, "failedThrough": _SETTLED, "error": "RuntimeError"}], **_LAST},
+    RetriedShape: {"retried": [_REACTION]},
+    ConsumerShape: _CONSUMER,
+    ConsumersShape: {"consumers": [_CONSUMER]},
+    CallerShape: {"name": "desk", "role": "operator", "properties": ["oak"], "csrfToken": None},
+}
+"""An example of each response, for the OpenAPI document."""

@@ -20,10 +20,9 @@ from afterturn.web.api.common import (
     ListParameters,
     OnCall,
     OpenBackbone,
-    documented,
-    documented_errors,
     json_response,
     list_response,
+    responses,
 )
 from afterturn.web.api.shapes import read_stats
 from afterturn.web.middleware import unquoted
@@ -52,10 +51,7 @@ def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead lett
 
 @router.get(
     "/stream",
-    responses={
-        **documented(shapes.DepthShape, "Depth.", {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}),
-        **documented_errors(),
-    },
+    responses=responses(shapes.DepthShape, "Depth."),
 )
 async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """Count the records in the stream, including those in flight, and report the oldest."""
@@ -64,92 +60,63 @@ async def show_depth(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
 
 @router.get(
     "/stats",
-    responses={
-        **documented(
-            shapes.StatsShape,
-            "Each stage.",
-            {
-                "conversations": 85,
-                "messages": 1210,
-                "turns": 600,
-                "stamps": 340,
-                "jobs": 0,
-                "openWorkOrders": 12,
-                "stream": {"main": 3, "retry": 0, "dead": 0, "oldestAt": None},
-                "reactions": {"waiting": 4, "failed": 0, "oldestAt": None},
-            },
-        ),
-        **documented_errors(),
-    },
+    responses=responses(shapes.StatsShape, "Each stage."),
 )
 async def show_stats(caller: OnCall, backbone: OpenBackbone) -> JSONResponse:
     """Count what is in each stage, and how old the oldest entry is."""
-    body, problems = await read_stats(backbone)
+    stats, problems = await read_stats(backbone)
     for problem in problems:
         raise problem
-    return json_response(body)
+    return json_response(stats)
 
 
 @router.get(
     "/dead-letters",
-    responses={
-        **documented(
-            shapes.DeadLettersShape,
-            "Dead letters.",
-            {"deadLetters": [shapes.LETTER], "nextCursor": None, "complete": True},
-        ),
-        **documented_errors(400),
-    },
+    responses=responses(shapes.DeadLettersShape, "Dead letters.", 400),
 )
 async def list_dead_letters(
-    caller: OnCall, backbone: OpenBackbone, asked: Annotated[ListParameters, Query()]
+    caller: OnCall, backbone: OpenBackbone, parameters: Annotated[ListParameters, Query()]
 ) -> JSONResponse:
     """List dead letters, oldest first."""
-    after = None if asked.cursor is None else _place(asked.cursor)
-    found = await backbone.stream.dead_letters(after=after, limit=asked.limit + 1)
-    last = found[asked.limit - 1] if len(found) > asked.limit else None
+    after = None
+    if parameters.cursor is not None:
+        after = DeadLetterKey(*decode_position(parameters.cursor, "dead letters", datetime, str))
+    letters = await backbone.stream.dead_letters(after=after, limit=parameters.limit + 1)
     return list_response(
         "deadLetters",
-        [shapes.dead_letter(one) for one in found[: asked.limit]],
-        None if last is None else encode_position("dead letters", last.died_at, last.id),
+        letters,
+        parameters.limit,
+        shapes.dead_letter,
+        lambda letter: encode_position("dead letters", letter.died_at, letter.id),
     )
 
 
 @router.post(
     "/dead-letters/redrive",
-    responses={
-        **documented(shapes.RedrivenShape, "Sent to the stream again.", {"redriven": 1}),
-        **documented_errors(404, *WITH_BODY),
-    },
+    responses=responses(shapes.RedrivenShape, "Sent to the stream again.", 404, *WITH_BODY),
 )
-async def redrive(caller: OnCall, backbone: OpenBackbone, given: RedriveBody) -> JSONResponse:
+async def redrive(caller: OnCall, backbone: OpenBackbone, body: RedriveBody) -> JSONResponse:
     """Send dead letters to their queue again. Turns that were handled since are not handled twice."""
-    known = [one.id for one in await backbone.stream.dead_letters(limit=_ALL)]
-    if not set(given.ids) <= set(known):
+    known = [letter.id for letter in await backbone.stream.dead_letters(limit=_ALL)]
+    if not set(body.ids) <= set(known):
         raise NotFound(_NO_LETTER)
-    chosen = known if given.all else list(dict.fromkeys(given.ids))
+    chosen = known if body.all else list(dict.fromkeys(body.ids))
     return json_response({"redriven": await backbone.stream.redrive(chosen)})
 
 
 @router.get(
     "/dead-letters/{letter_id}",
-    responses={**documented(shapes.DeadLetterShape, "The dead letter.", shapes.LETTER), **documented_errors(404)},
+    responses=responses(shapes.DeadLetterShape, "The dead letter.", 404),
 )
 async def show_dead_letter(
     caller: OnCall, backbone: OpenBackbone, letter_id: Annotated[str, Depends(_letter_id)]
 ) -> JSONResponse:
     """Show a dead letter with its body."""
-    found = await backbone.stream.dead_letters(limit=_ALL)
-    letter = next((one for one in found if one.id == letter_id), None)
+    letters = await backbone.stream.dead_letters(limit=_ALL)
+    letter = next((letter for letter in letters if letter.id == letter_id), None)
     if letter is None:
         raise NotFound(_NO_LETTER)
     return json_response(shapes.dead_letter(letter))
-
-
-def _place(cursor: str) -> DeadLetterKey:
-    died_at, letter_id = decode_position(cursor, "dead letters", datetime, str)
-    assert isinstance(died_at, datetime)
-    return DeadLetterKey(died_at, str(letter_id))
 
 
 _NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"

@@ -15,10 +15,8 @@ from afterturn.web.api.common import (
     JsonRoute,
     ListParameters,
     StoreOfCaller,
-    documented,
-    documented_errors,
     json_response,
-    list_response,
+    responses,
 )
 from afterturn.web.middleware import unquoted
 
@@ -32,19 +30,18 @@ class OrderParameters(ListParameters):
 
 @router.get(
     "/work-orders",
-    responses={
-        **documented(
-            shapes.WorkOrdersShape, "Work orders.", {"workOrders": [shapes.ORDER], "nextCursor": None, "complete": True}
-        ),
-        **documented_errors(400, 404),
-    },
+    responses=responses(shapes.WorkOrdersShape, "Work orders.", 400, 404),
 )
-async def list_work_orders(scoped: StoreOfCaller, asked: Annotated[OrderParameters, Query()]) -> JSONResponse:
+async def list_work_orders(scoped: StoreOfCaller, parameters: Annotated[OrderParameters, Query()]) -> JSONResponse:
     """List work orders, most urgent first. A page may hold fewer than `limit`: `nextCursor` says whether it goes on."""
-    found = await scoped.orders(
-        conversation_id=asked.conversation, open_only=not asked.all, limit=asked.limit, cursor=asked.cursor
+    page = await scoped.orders(
+        conversation_id=parameters.conversation,
+        open_only=not parameters.all,
+        limit=parameters.limit,
+        cursor=parameters.cursor,
     )
-    return list_response("workOrders", [one.to_json() for one in found.items], found.next_cursor)
+    orders = [order.to_json() for order in page.items]
+    return json_response({"workOrders": orders, "nextCursor": page.next_cursor, "complete": page.next_cursor is None})
 
 
 def _order_id(order_id: Annotated[str, Path(description="The id of a work order.", max_length=800)]) -> str:
@@ -53,10 +50,7 @@ def _order_id(order_id: Annotated[str, Path(description="The id of a work order.
 
 @router.post(
     "/conversations/{conversation_id}/work-orders/{order_id}/close",
-    responses={
-        **documented(WorkOrder, "It is closed.", {**shapes.ORDER, "status": "closed"}),
-        **documented_errors(404),
-    },
+    responses=responses(WorkOrder, "It is closed.", 404),
 )
 async def close_work_order(
     scoped: StoreOfCaller, conversation_id: ConversationId, order_id: Annotated[str, Depends(_order_id)]

@@ -66,23 +66,23 @@ async def show_conversation(
 ) -> Response:
     """The newest messages, or those before a cursor. ``upto``: how many there are up to the last one shown."""
     row = await scoped.row(conversation_id)
-    found = await scoped.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
+    page = await scoped.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
     last = int(upto) if _NUMBER.match(upto) else row.conversation.message_count
-    first = max(last - len(found.items), 0)
-    turns = await scoped.backbone.store.turns(conversation_id, after=before(found.items), limit=_TURNS)
+    first = max(last - len(page.items), 0)
+    turns = await scoped.backbone.store.turns(conversation_id, after=before(page.items), limit=_TURNS)
     orders = await scoped.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
     names = await _names(scoped, row.conversation.participants)
-    sending = [one.id for one in found.items if _may_change(one, scoped.backbone.clock())][-_WATCHED:]
-    sent, details = await _sending_and_details(scoped, conversation_id, found.items)
-    older = [] if found.next_cursor is None else [("cursor", found.next_cursor), ("upto", str(first))]
+    sending = [message.id for message in page.items if _may_change(message, scoped.backbone.clock())][-_WATCHED:]
+    sent, details = await _sending_and_details(scoped, conversation_id, page.items)
+    older = [] if page.next_cursor is None else [("cursor", page.next_cursor), ("upto", str(first))]
     return render(
         request,
         "conversation.html",
         conversation=row.conversation,
         about=row_view(row),
         names=names,
-        items=list(items(row, found.items, turns, first, sent, details)),
+        items=list(items(row, page.items, turns, first, sent, details)),
         stamps=[stamp_view(row, name) for name in row.states],
         orders=orders.items,
         here=here,
@@ -92,8 +92,8 @@ async def show_conversation(
         key=secrets.token_urlsafe(18),
         properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
-        known=_known(row, [sent.get(one) for one in sending]),
-        live=address(f"{here}/live", [("sending", one) for one in sending]),
+        known=_known(row, [sent.get(message_id) for message_id in sending]),
+        live=address(f"{here}/live", [("sending", message_id) for message_id in sending]),
     )
 
 
@@ -114,7 +114,7 @@ async def tell_changes(
     async def look(scoped: ScopedStore) -> dict[str, object]:
         row = await scoped.row(conversation_id)
         sent = await sending_of(scoped.backbone.store, conversation_id, watched)
-        return {"known": _known(row, [sent.get(one) for one in watched])}
+        return {"known": _known(row, [sent.get(message_id) for message_id in watched])}
 
     return event_stream(request, look)
 
@@ -124,19 +124,17 @@ async def reply(
     scoped: StoreOfCaller, backbone: OpenBackbone, conversation_id: ConversationId, form: FormData
 ) -> Response:
     """Save an operator's reply. The form carries a key, so that a second click sends nothing twice."""
-    text = form.one("text").replace("\r\n", "\n").strip()
+    text = form.get("text", "").replace("\r\n", "\n").strip()
     if not text:
         raise InvalidRecord("text", "Write a text first: an empty reply is not sent.")
-    given = parse(conversations.ReplyBody, {"text": text})
-    key = f"form-{form.one('key')}"[:200]
+    body = parse(conversations.ReplyBody, {"text": text})
+    key = f"form-{form.get('key', '')}"[:200]
     try:
-        answer = await conversations.reply(scoped, backbone, conversation_id, key, given)
+        answer = await conversations.reply(scoped, backbone, conversation_id, key, body)
     except HttpError as refused:
         if refused.status_code != 409:
             raise
-        raise HttpError(
-            409, "conflict", "This form has already sent another reply. Reload the page to write a new one."
-        ) from None
+        raise HttpError(409, "This form has already sent another reply. Reload the page to write a new one.") from None
     return redirect(conversation_path(conversation_id), ("done", "reply" if answer.status_code == 201 else "again"))
 
 
@@ -146,25 +144,23 @@ async def patch_conversation(scoped: StoreOfCaller, conversation_id: Conversatio
 
     The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
     """
-    asked: dict[str, str | None] = {
-        name: form.one(name).strip() or None for name in ("status", "propertyId", "assignee") if form.has(name)
+    changes: dict[str, str | None] = {
+        name: form.get(name, "").strip() or None for name in ("status", "propertyId", "assignee") if name in form
     }
-    revision = form.one("revision")
+    revision = form.get("revision", "")
     if not _NUMBER.match(revision):
         raise InvalidRecord("revision", "The form does not belong to this page. Reload the page and try again.")
     try:
-        await scoped.patch_conversation(conversation_id, parse(ConversationPatch, asked), int(revision))
+        await scoped.patch_conversation(conversation_id, parse(ConversationPatch, changes), int(revision))
     except Conflict:
-        raise HttpError(
-            409, "conflict", "Somebody else changed this conversation. Go back, reload and try again."
-        ) from None
+        raise HttpError(409, "Somebody else changed this conversation. Go back, reload and try again.") from None
     return redirect(conversation_path(conversation_id), ("done", "updated"))
 
 
 @router.post("/{conversation_id}/close-order")
 async def close_order(scoped: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
     """Close a work order: the repair is done. A second click changes nothing."""
-    await scoped.close(conversation_id, form.one("order"))
+    await scoped.close(conversation_id, form.get("order", ""))
     return redirect(conversation_path(conversation_id), ("done", "closed"))
 
 
@@ -180,7 +176,7 @@ async def _sending_and_details(
         if message.direction is Direction.INBOUND
     }
     details = await store.get_all(MessageDetails, list(received))
-    return await sending_of(store, conversation_id, sent), {received[key]: one for key, one in details.items()}
+    return await sending_of(store, conversation_id, sent), {received[key]: record for key, record in details.items()}
 
 
 async def _names(scoped: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
@@ -219,7 +215,12 @@ def _known(row: InboxRow, sent: Sequence[Sending | None]) -> str:
         conversation.status,
         conversation.property_id,
         [[name, state, str(row.conversation.reactions.get(name))] for name, state in row.states.items()],
-        [None if one is None else [one.status.to_json(), [each.to_json() for each in one.deliveries]] for one in sent],
+        [
+            None
+            if sending is None
+            else [sending.status.to_json(), [delivery.to_json() for delivery in sending.deliveries]]
+            for sending in sent
+        ],
     ]
     return hashlib.sha256(json.dumps(looked).encode()).hexdigest()[:20]
 
@@ -365,7 +366,7 @@ def message_view(
         rest=rest,
         whole=message.whole or "",
         files=tuple(
-            FileView(one.name or one.media_type, one.media_type, web_link(one.url)) for one in message.attachments
+            FileView(file.name or file.media_type, file.media_type, web_link(file.url)) for file in message.attachments
         ),
         edited_at=message.edited_at,
         delivery=sending,
@@ -414,8 +415,8 @@ def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """The values of a stamp that fit in a line each; nested values are only in the JSON."""
     for key, value in data.items():
         if isinstance(value, list):
-            if value and all(isinstance(one, str | int | float) for one in value) and len(value) <= 12:
-                yield _words(key), ", ".join(str(one) for one in value)
+            if value and all(isinstance(entry, str | int | float) for entry in value) and len(value) <= 12:
+                yield _words(key), ", ".join(str(entry) for entry in value)
         elif isinstance(value, bool):
             yield _words(key), "yes" if value else "no"
         elif value is not None and not isinstance(value, dict) and value != "":
@@ -425,15 +426,15 @@ def readable(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
 def text_parts(text: str) -> Iterator[TextPart]:
     """A text split at its web addresses. No other scheme becomes a link."""
     end = 0
-    for found in _LINK.finditer(text):
-        address = found[0].rstrip(_TRAILING)
+    for match in _LINK.finditer(text):
+        address = match[0].rstrip(_TRAILING)
         href = web_link(address)
         if href is None:
             continue
-        if found.start() > end:
-            yield TextPart(text[end : found.start()])
+        if match.start() > end:
+            yield TextPart(text[end : match.start()])
         yield TextPart(address, href)
-        end = found.start() + len(address)
+        end = match.start() + len(address)
     if end < len(text):
         yield TextPart(text[end:])
 

@@ -82,9 +82,9 @@ async def take_sample(backbone: Backbone) -> Sample:
         backbone.inbox.page(InboxQuery(limit=_ROWS, budget=_ROWS, include_synthetic=True)),
     )
     kinds = await asyncio.gather(*(backbone.store.waiting_jobs(kind, limit=_JOBS) for kind in _JOB_KINDS))
-    jobs = [one.due_at for kind in kinds for one in kind]
+    jobs = [job.due_at for kind in kinds for job in kind]
     registrations = await backbone.store.registrations()
-    failed = Counter(one.consumer for one in failures)
+    failed = Counter(failure.consumer for failure in failures)
     rows = [row for row in page.rows if row.conversation.settled_at is not None]
     return Sample(
         at=now,
@@ -102,10 +102,10 @@ async def take_sample(backbone: Backbone) -> Sample:
     )
 
 
-async def or_none(asked: Awaitable[T]) -> T | None:
+async def or_none(request: Awaitable[T]) -> T | None:
     """What the stream or the engine says; None where it does not answer."""
     try:
-        return await asked
+        return await request
     except (EngineUnavailable, StreamUnavailable):
         return None
 
@@ -113,7 +113,7 @@ async def or_none(asked: Awaitable[T]) -> T | None:
 def consumer_sample(name: str, rows: Sequence[InboxRow], failed: int, now: datetime) -> ConsumerSample:
     """How far a consumer is with these rows; one in shadow has stamps, and no states."""
     owed = [row.conversation for row in rows if row.states.get(name) is ReactionState.OWED]
-    since = [one.recorded_at for one in owed if one.recorded_at is not None]
+    since = [conversation.recorded_at for conversation in owed if conversation.recorded_at is not None]
     stamps = [(row.conversation.settled_at, row.conversation.reactions.get(name)) for row in rows]
     return ConsumerSample(
         owed=len(owed),
@@ -169,22 +169,22 @@ class Point:
 def point_of(sample: Sample) -> Point:
     """What of a sample is plotted."""
     stages = {name: getattr(sample, name) for name in ("main", "retry", "waiting", "jobs", "failed", "dead")}
-    lags = {name: round(one.lag.total_seconds(), 1) for name, one in sample.consumers.items()}
+    lags = {name: round(consumer.lag.total_seconds(), 1) for name, consumer in sample.consumers.items()}
     return Point(
         at=sample.at,
         stages={name: number for name, number in stages.items() if number is not None},
         lags={name: lag for name, lag in lags.items() if lag},
-        failures={name: one.failed for name, one in sample.consumers.items() if one.failed},
+        failures={name: consumer.failed for name, consumer in sample.consumers.items() if consumer.failed},
     )
 
 
-def worst(one: Point, other: Point) -> Point:
+def worst(first: Point, second: Point) -> Point:
     """The highest of everything, at the time of the first."""
     return Point(
-        at=one.at,
-        stages=_highest(one.stages, other.stages),
-        lags=_highest(one.lags, other.lags),
-        failures=_highest(one.failures, other.failures),
+        at=first.at,
+        stages=_highest(first.stages, second.stages),
+        lags=_highest(first.lags, second.lags),
+        failures=_highest(first.failures, second.failures),
     )
 
 
@@ -206,8 +206,8 @@ class PlotSlot(StateRecord):
     @classmethod
     def of(cls, point: Point) -> PlotSlot:
         """As much of it as a state record holds."""
-        lags = sorted(point.lags.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
-        failures = sorted(point.failures.items(), key=lambda one: -one[1])[:MOST_CONSUMERS]
+        lags = sorted(point.lags.items(), key=lambda item: -item[1])[:MOST_CONSUMERS]
+        failures = sorted(point.failures.items(), key=lambda item: -item[1])[:MOST_CONSUMERS]
         return cls(key=to_text(point.at), stages=point.stages, lags=dict(lags), failures=dict(failures))
 
     @property
@@ -228,7 +228,7 @@ class History:
     def over(self, span: Span, now: datetime) -> tuple[Point, ...]:
         """Oldest first. An hour: every look of this process, and slots as they were noted before its first one."""
         since = now - span.length
-        looks = [one for one in self._looks if one.at >= since] if span is Span.HOUR else []
+        looks = [look for look in self._looks if look.at >= since] if span is Span.HOUR else []
         slots, end = (self._recalled or {}, looks[0].at) if looks else (self._slots, now)
         return (*(slots[at] for at in sorted(slots) if since <= at < end), *looks)
 
@@ -236,7 +236,7 @@ class History:
         """Add a look, and note the slot that it lies in. Raises StoreError."""
         point = point_of(await take_sample(self._backbone))
         if self._looks and self._looks[-1].at > point.at:  # our clock was ahead
-            self._looks = deque([one for one in self._looks if one.at <= point.at], self._looks.maxlen)
+            self._looks = deque([look for look in self._looks if look.at <= point.at], self._looks.maxlen)
             self._recalled = None
         if self._recalled is None:
             self._recalled = await self._recall(point.at)
@@ -244,11 +244,11 @@ class History:
         self._looks.append(point)
         at = slot_of(point.at)
         noted = (await self._noted([at])).get(at)
-        standing = [one for one in (self._slots.get(at), noted) if one is not None]
+        stored = [known for known in (self._slots.get(at), noted) if known is not None]
         slot = replace(point, at=at)
-        for one in standing:
-            slot = worst(slot, one)
-        self._slots = {when: one for when, one in self._slots.items() if point.at - when <= _DAY} | {at: slot}
+        for known in stored:
+            slot = worst(slot, known)
+        self._slots = {when: known for when, known in self._slots.items() if point.at - when <= _DAY} | {at: slot}
         await self._backbone.store.put(PlotSlot.of(slot))
 
     async def run(self) -> None:
@@ -274,6 +274,6 @@ class History:
         return {slot.point.at: slot.point for slot in known.values()}
 
 
-def _highest(one: Mapping[str, N], other: Mapping[str, N]) -> dict[str, N]:
-    both = {**one, **other}
-    return {name: max(one.get(name, value), other.get(name, value)) for name, value in both.items()}
+def _highest(first: Mapping[str, N], second: Mapping[str, N]) -> dict[str, N]:
+    both = {**first, **second}
+    return {name: max(first.get(name, value), second.get(name, value)) for name, value in both.items()}

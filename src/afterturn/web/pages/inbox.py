@@ -49,7 +49,7 @@ async def show_inbox(request: Request, scoped: StoreOfCaller, backbone: OpenBack
     except InvalidCursor:
         raise InvalidCursor(_CURSOR_GONE) from None
     registrations = await backbone.inbox.registrations()
-    live = [name for name, one in registrations.items() if one.state is ConsumerState.LIVE]
+    live = [name for name, registration in registrations.items() if registration.state is ConsumerState.LIVE]
     view = inbox_view(
         query,
         page,
@@ -98,20 +98,20 @@ async def tell_arrivals(request: Request, scoped: StoreOfCaller) -> Response:
 
     ``more``: there may be others, since so much came in that a look does not get through it.
     """
-    given = request.query_params
+    parameters = request.query_params
     try:
-        after = RecencyKey(parse_time(given.get("after", "")), given.get("id", ""))
+        after = RecencyKey(parse_time(parameters.get("after", "")), parameters.get("id", ""))
     except ValueError:
         after = RecencyKey(EPOCH, "")
-    query = read_query(pair for pair in given.multi_items() if pair[0] not in ("after", "id"))
+    query = read_query(pair for pair in parameters.multi_items() if pair[0] not in ("after", "id"))
     query = query.model_copy(
         update={"window": None, "since": after.at, "until": None, "limit": _MOST_ARRIVED, "budget": _LOOKED_AT}
     )
 
     async def look(scoped: ScopedStore) -> dict[str, object]:
         page = await scoped.page(query, None)
-        found = arrived(page.rows, after)
-        return {"count": found, "more": found == _MOST_ARRIVED or not page.complete}
+        number = arrived(page.rows, after)
+        return {"count": number, "more": number == _MOST_ARRIVED or not page.complete}
 
     return event_stream(request, look)
 
@@ -123,7 +123,7 @@ _PHONE = re.compile(r"[+(]?[0-9][0-9 ().\-/]{4,}\Z")
 
 def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQuery:
     """The query of an address. Blank fields of the form select everything. Raises InvalidQuery and InvalidRecord."""
-    asked: dict[str, object] = {"limit": limit}
+    fields: dict[str, object] = {"limit": limit}
     for name, text in pairs:
         value = text.strip()
         if name not in BY_NAME:
@@ -132,14 +132,14 @@ def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQ
         if not value:
             continue
         if declared.many:
-            values = asked.setdefault(declared.field, [])
+            values = fields.setdefault(declared.field, [])
             assert isinstance(values, list)
             if value not in values:
                 values.append(value)
         else:
-            asked[declared.field] = value
+            fields[declared.field] = value
     try:
-        return parse(InboxQuery, asked)
+        return parse(InboxQuery, fields)
     except InvalidRecord as error:
         field = error.field.partition("[")[0]
         name = BY_FIELD[field].filter.name if field in BY_FIELD else error.field
@@ -149,7 +149,10 @@ def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQ
 def pairs_of(query: InboxQuery) -> Pairs:
     """The address of a query; the order in which it was asked for makes no difference."""
     return tuple(
-        (one.filter.name, _text(value)) for one in FILTERS for value in one.values(query) if value is not TimeWindow.ALL
+        (declared.filter.name, _text(value))
+        for declared in FILTERS
+        for value in declared.values(query)
+        if value is not TimeWindow.ALL
     )
 
 
@@ -214,7 +217,7 @@ class RowView:
 
     def names(self, state: str) -> tuple[str, ...]:
         """The consumers in a state."""
-        return tuple(one.name for one in self.reactions if one.state == state)
+        return tuple(reaction.name for reaction in self.reactions if reaction.state == state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +325,9 @@ def inbox_view(
     return InboxView(
         rows=tuple(row_view(row) for row in page.rows),
         groups=tuple(
-            _group(one, query, page, consumers, {"property": properties})
-            for one in FILTERS
-            if one.filter.control in _IN_FORM
+            _group(declared, query, page, consumers, {"property": properties})
+            for declared in FILTERS
+            if declared.filter.control in _IN_FORM
         ),
         windows=_windows(query, pairs),
         views=_views(pairs),
@@ -360,11 +363,11 @@ def _windows(query: InboxQuery, pairs: Pairs) -> tuple[Link, ...]:
     chosen = query.window or TimeWindow.ALL
     return tuple(
         Link(
-            one.label,
-            address("/", replaced(pairs, "window", None if one is TimeWindow.ALL else one.value)),
-            one is chosen,
+            window.label,
+            address("/", replaced(pairs, "window", None if window is TimeWindow.ALL else window.value)),
+            window is chosen,
         )
-        for one in TimeWindow
+        for window in TimeWindow
     )
 
 
@@ -380,7 +383,7 @@ def _views(pairs: Pairs) -> tuple[Link, ...]:
         ("Failed", (("failed", "any"),)),
         ("Closed", (("status", "closed"),)),
     )
-    return tuple(Link(label, address("/", asked), asked == pairs) for label, asked in views)
+    return tuple(Link(label, address("/", filters), filters == pairs) for label, filters in views)
 
 
 _IN_FORM = (Control.CHECKBOXES, Control.CHECKBOXES_AND_TEXT, Control.TEXT, Control.RADIO, Control.TOGGLE)

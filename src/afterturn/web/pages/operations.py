@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,14 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from afterturn.backbone import Backbone
-from afterturn.errors import InvalidQuery, NotFound
+from afterturn.errors import InvalidQuery
 from afterturn.inbox import TimeWindow
 from afterturn.inbox.presentation import count, duration
-from afterturn.ledger.debts import Debt, DebtState
+from afterturn.ledger.debts import DebtState
 from afterturn.ledger.ledger import Selection
 from afterturn.model import parse
-from afterturn.store.port import ConsumerState, Failure, Registration
-from afterturn.stream.port import DeadLetter
+from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
 from afterturn.web.api.common import Admin, OnCall, OpenBackbone
 from afterturn.web.pages.history import (
@@ -35,7 +31,7 @@ from afterturn.web.pages.history import (
     take_sample,
 )
 from afterturn.web.pages.inbox import Link
-from afterturn.web.pages.rendering import address, conversation_path, render
+from afterturn.web.pages.rendering import address, render
 from afterturn.web.pages.routing import FormData, PageRoute, redirect
 
 PATH = "/operations"
@@ -82,7 +78,7 @@ async def show_operations(
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=backbone.settings.grace)
     registered = await backbone.store.registrations()
-    overdue = [one for one in audit.debts if one.state is DebtState.OVERDUE]
+    overdue = [debt for debt in audit.debts if debt.state is DebtState.OVERDUE]
     return render(
         request,
         "operations.html",
@@ -90,11 +86,11 @@ async def show_operations(
         consumers=consumers(now, past, registered, backbone.registry.signalled),
         here=address(PATH, [("owed", window.value), ("plots", past.span.value)]),
         spans=_links(Span, past.span, owed=window.value),
-        letters=None if letters is None else [dead_letter_view(one) for one in letters[:_SHOWN]],
+        letters=None if letters is None else letters[:_SHOWN],
         more_letters=letters is not None and len(letters) > _SHOWN,
-        failures=[failure_view(one) for one in failures[:_SHOWN]],
+        failures=failures[:_SHOWN],
         more_failures=len(failures) > _SHOWN,
-        debts=[debt_view(one) for one in (*overdue, *audit.waiting)[:_SHOWN]],
+        debts=(*overdue, *audit.waiting)[:_SHOWN],
         audit=audit,
         window=window,
         windows=_links(TimeWindow, window, plots=past.span.value),
@@ -113,37 +109,32 @@ async def show_stages(request: Request, caller: OnCall, backbone: OpenBackbone, 
 @router.post("/redrive")
 async def redrive(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Redrive dead letters; turns that were handled since are not handled twice."""
-    given = parse(stream.RedriveBody, {"ids": form.all("id"), "all": form.one("all") == "1"})
-    known = {one.id for one in await backbone.stream.dead_letters(limit=1_000_000)}
+    body = parse(stream.RedriveBody, {"ids": form.getlist("id"), "all": form.get("all", "") == "1"})
+    known = {letter.id for letter in await backbone.stream.dead_letters(limit=1_000_000)}
     # A missing one was redriven by somebody else, or by a second click.
-    ids = [one for one in dict.fromkeys(given.ids) if one in known] if given.ids else sorted(known)
+    ids = [letter_id for letter_id in dict.fromkeys(body.ids) if letter_id in known] if body.ids else sorted(known)
     return _done("redriven", await backbone.stream.redrive(ids) if ids else 0)
 
 
 @router.post("/retry")
 async def retry(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Retry failed reactions."""
-    conversation_id, consumer = form.one("conversation"), form.one("consumer")
-    everything = form.one("all") == "1"
+    conversation_id, consumer = form.get("conversation", ""), form.get("consumer", "")
+    everything = form.get("all", "") == "1"
     if not everything and not (conversation_id and consumer):
         raise InvalidQuery("Choose a failed reaction first.")
     chosen = [
-        one
-        for one in await backbone.store.failures(limit=1_000_000)
-        if everything or (one.conversation_id == conversation_id and one.consumer == consumer)
+        failure
+        for failure in await backbone.store.failures(limit=1_000_000)
+        if everything or (failure.conversation_id == conversation_id and failure.consumer == consumer)
     ]
-    retried = 0
-    for one in chosen:
-        with suppress(NotFound):  # somebody else was quicker
-            await backbone.engine.retry(one.consumer, one.conversation_id)
-            retried += 1
-    return _done("retried", retried)
+    return _done("retried", len(await reactions.retry_failures(backbone, chosen)))
 
 
 @router.post("/emit")
 async def emit(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Re-emit every reaction of the window that is overdue or waiting."""
-    window = _window(form.one("owed") or "24h")
+    window = _window(form.get("owed", "") or "24h")
     part = _selection(backbone, window)
     caught = await backbone.ledger.sweep(part, grace=timedelta(0), everything=True)
     return _done("emitted", len(caught), ("owed", window.value))
@@ -152,7 +143,7 @@ async def emit(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Respon
 @router.post("/consumers")
 async def change_consumer(caller: Admin, backbone: OpenBackbone, form: FormData) -> Response:
     """Promote a consumer, or retire it."""
-    promoting, name = form.one("do") == "promote", form.one("name")
+    promoting, name = form.get("do", "") == "promote", form.get("name", "")
     change = reactions.promote if promoting else reactions.retire
     await change(caller, backbone, name)
     return redirect(PATH, ("done", "promoted" if promoting else "retired"), ("name", name))
@@ -195,11 +186,11 @@ def _links(choices: type[TimeWindow] | type[Span], chosen: TimeWindow | Span, **
     name = "owed" if choices is TimeWindow else "plots"
     return tuple(
         Link(
-            one.label if isinstance(one, Span) else "all time" if one is TimeWindow.ALL else one.value,
-            address(PATH, [*kept.items(), (name, one.value)]),
-            one is chosen,
+            choice.label if isinstance(choice, Span) else "all time" if choice is TimeWindow.ALL else choice.value,
+            address(PATH, [*kept.items(), (name, choice.value)]),
+            choice is chosen,
         )
-        for one in choices
+        for choice in choices
     )
 
 
@@ -207,7 +198,6 @@ def _selection(backbone: Backbone, window: TimeWindow) -> Selection:
     return Selection(since=None if window.length is None else backbone.clock() - window.length)
 
 
-BODY_CHARS = 4_000
 WIDTH, HEIGHT = 120.0, 24.0
 
 
@@ -262,36 +252,6 @@ class ConsumerView:
     failures: Plot | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterView:
-    id: str
-    queue: str
-    consumer: str | None
-    group: str
-    reason: str
-    receives: int
-    died_at: datetime
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailureView:
-    conversation: str
-    href: str
-    consumer: str
-    error: str
-    turn: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class DebtView:
-    conversation: str
-    href: str
-    consumer: str
-    state: str
-    since: datetime
-
-
 def stages(now: Sample, past: PlotRange) -> tuple[StageView, ...]:
     """Every stage a record passes, in its order."""
 
@@ -302,7 +262,7 @@ def stages(now: Sample, past: PlotRange) -> tuple[StageView, ...]:
             number=number,
             age=_aged(number, None if oldest is None else now.at - oldest, bad),
             bad=number is None or (bad and number > 0),
-            plot=plot(_values(past, now, lambda one: one.stages.get(key)), past, name),
+            plot=plot(_values(past, now, lambda point: point.stages.get(key)), past, name),
         )
 
     return (
@@ -319,23 +279,23 @@ def consumers(
     now: Sample, past: PlotRange, registrations: Mapping[str, Registration], declared: Sequence[str]
 ) -> tuple[ConsumerView, ...]:
     """Every consumer that was ever registered."""
-    return tuple(_consumer(one, now, past, name in declared) for name, one in registrations.items())
+    return tuple(_consumer(registration, now, past, name in declared) for name, registration in registrations.items())
 
 
-def _consumer(one: Registration, now: Sample, past: PlotRange, declared: bool) -> ConsumerView:
-    sample = now.consumers.get(one.name, ConsumerSample())
+def _consumer(registration: Registration, now: Sample, past: PlotRange, declared: bool) -> ConsumerView:
+    sample = now.consumers.get(registration.name, ConsumerSample())
     lags = failures = None
-    if one.state is ConsumerState.LIVE:
-        lagged = _values(past, now, lambda point: point.lags.get(one.name, 0))
-        lags = plot(lagged, past, f"Lag of {one.name}", written=lambda value: _lag(timedelta(seconds=value)))
-        failed = _values(past, now, lambda point: point.failures.get(one.name, 0))
+    if registration.state is ConsumerState.LIVE:
+        lagged = _values(past, now, lambda point: point.lags.get(registration.name, 0))
+        lags = plot(lagged, past, f"Lag of {registration.name}", written=lambda value: _lag(timedelta(seconds=value)))
+        failed = _values(past, now, lambda point: point.failures.get(registration.name, 0))
         if any(value for _, value in failed):
-            failures = plot(failed, past, f"Failures of {one.name}")
+            failures = plot(failed, past, f"Failures of {registration.name}")
     return ConsumerView(
-        name=one.name,
-        state=one.state.value,
+        name=registration.name,
+        state=registration.state.value,
         declared=declared,
-        since=one.registered_at,
+        since=registration.registered_at,
         owed=sample.owed,
         lag=_lag(sample.lag) if sample.owed else "–",
         failed=sample.failed,
@@ -349,7 +309,7 @@ def _consumer(one: Registration, now: Sample, past: PlotRange, declared: bool) -
 def _values(
     past: PlotRange, now: Sample, value: Callable[[Point], float | None]
 ) -> list[tuple[datetime, float | None]]:
-    return [(one.at, value(one)) for one in (*past.points, point_of(now))]
+    return [(point.at, value(point)) for point in (*past.points, point_of(now))]
 
 
 def plot(
@@ -408,43 +368,3 @@ def _aged(number: int | None, oldest: timedelta | None, bad: bool) -> str:
 
 def _lag(length: timedelta) -> str:
     return "under 1s" if length < timedelta(seconds=1) else duration(length)
-
-
-def dead_letter_view(one: DeadLetter) -> DeadLetterView:
-    return DeadLetterView(
-        id=one.id,
-        queue=one.queue.value,
-        consumer=one.consumer,
-        group=one.group,
-        reason=one.reason,
-        receives=one.receives,
-        died_at=one.died_at,
-        body=_body(one.body),
-    )
-
-
-def failure_view(one: Failure) -> FailureView:
-    return FailureView(
-        conversation=one.conversation_id,
-        href=conversation_path(one.conversation_id),
-        consumer=one.consumer,
-        error=one.error,
-        turn=one.failed_through,
-    )
-
-
-def debt_view(one: Debt) -> DebtView:
-    return DebtView(
-        conversation=one.conversation.id,
-        href=conversation_path(one.conversation.id),
-        consumer=one.consumer,
-        state=one.state.value,
-        since=one.since,
-    )
-
-
-def _body(body: str) -> str:
-    """JSON laid out for reading; anything else as it came, cut where it is long."""
-    with contextlib.suppress(ValueError, RecursionError):
-        body = json.dumps(json.loads(body), ensure_ascii=False, indent=2)
-    return body if len(body) <= BODY_CHARS else body[:BODY_CHARS] + "…"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
@@ -38,6 +40,8 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 
+
+_BODY_CHARS = 4_000
 
 Pairs = tuple[tuple[str, str], ...]
 """The parameters of an address, in order."""
@@ -78,6 +82,7 @@ def _templates() -> jinja2.Environment:
         machine=to_text,
         count=presentation.count,
         conversation_path=conversation_path,
+        readable=_readable,
     )
     environment.globals["age"] = _age
     return environment
@@ -96,3 +101,10 @@ def address(path: str, pairs: Iterable[tuple[str, str]]) -> str:
     """A path with a query."""
     query = urlencode(list(pairs))
     return f"{path}?{query}" if query else path
+
+
+def _readable(body: str) -> str:
+    """JSON with indentation, anything else unchanged; cut if it is long."""
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.dumps(json.loads(body), ensure_ascii=False, indent=2)
+    return body if len(body) <= _BODY_CHARS else body[:_BODY_CHARS] + "…"

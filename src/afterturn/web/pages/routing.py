@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 
 from afterturn.errors import AfterturnError
@@ -44,22 +45,8 @@ _TEXTS = {
 }
 
 
-class Form:
-    """The fields of a submitted form."""
-
-    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
-        self._fields = fields
-
-    def one(self, name: str) -> str:
-        """The field's value; empty if it was not sent."""
-        return next(iter(self._fields.get(name, ())), "")
-
-    def has(self, name: str) -> bool:
-        """Whether it was sent, blank or not."""
-        return name in self._fields
-
-    def all(self, name: str) -> tuple[str, ...]:
-        return tuple(self._fields.get(name, ()))
+Form = ImmutableMultiDict[str, str]
+"""The fields of a submitted form."""
 
 
 class OpenPageRoute(APIRoute):
@@ -74,9 +61,9 @@ class OpenPageRoute(APIRoute):
             except HttpError as refused:
                 return error_page(request, refused)
             except HTTPException as error:
-                return error_page(request, HttpError(error.status_code, "refused", "The request cannot be read."))
+                return error_page(request, HttpError(error.status_code, "The request cannot be read."))
             except RequestValidationError:
-                return error_page(request, HttpError(404, "not_found", ""))
+                return error_page(request, HttpError(404, ""))
             except AfterturnError as error:
                 return error_page(request, http_error_of(error))
             except Exception as error:  # its text could quote anybody
@@ -89,7 +76,9 @@ class OpenPageRoute(APIRoute):
         if request.method not in SAFE_METHODS:
             request.state.form = await _read_form(request)
             if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                raise HttpError(403, "csrf", "This form was sent from another site. Open the page here and try again.")
+                raise HttpError(
+                    403, "This form was sent from another site. Open the page here and try again.", code="csrf"
+                )
         return await handle(request)
 
 
@@ -107,9 +96,9 @@ class PageRoute(OpenPageRoute):
             if caller is None:
                 return _to_sign_in(request)
             changes = request.method not in SAFE_METHODS
-            if changes and caller.csrf is not None and not same(form_of(request).one("csrf"), caller.csrf):
+            if changes and caller.csrf is not None and not same(form_of(request).get("csrf", ""), caller.csrf):
                 raise HttpError(
-                    403, "csrf", "The page is older than your session. Go back, reload the page and try again."
+                    403, "The page is older than your session. Go back, reload the page and try again.", code="csrf"
                 )
             return await handle(request)
 
@@ -170,15 +159,15 @@ def _to_sign_in(request: Request) -> Response:
     if request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", ""):
         path = request.url.path
         return redirect(SIGN_IN, *([] if path == "/" else [("next", path)]))
-    return error_page(request, HttpError(401, "unauthenticated", "Your session has ended. Sign in and try again."))
+    return error_page(request, HttpError(401, "Your session has ended. Sign in and try again."))
 
 
 async def _read_form(request: Request) -> Form:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != "application/x-www-form-urlencoded":
-        raise HttpError(415, "content_type", "Only forms of these pages are accepted here.")
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/x-www-form-urlencoded":
+        raise HttpError(415, "Only forms of these pages are accepted here.")
     try:
         text = (await request.body()).decode()
-        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+        return Form(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
     except ValueError:
-        raise HttpError(400, "invalid", "The form cannot be read. Reload the page and try again.") from None
+        raise HttpError(400, "The form cannot be read. Reload the page and try again.") from None

@@ -26,8 +26,8 @@ async def show_sign_in(request: Request, next: str = "/", link: str = "") -> Res
 @router.post(SIGN_IN)
 async def sign_in(request: Request, form: FormData) -> Response:
     """Open a session and redirect to the requested page."""
-    onwards = local_path(form.one("next") or "/")
-    token = form.one("token").strip()
+    onwards = local_path(form.get("next", "") or "/")
+    token = form.get("token", "").strip()
     if not 0 < len(token) <= 200:
         return render(request, "sign_in.html", 401, next=onwards, problem=_UNKNOWN)
     try:
