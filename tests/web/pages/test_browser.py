@@ -141,7 +141,7 @@ def test_on_call_inspects_and_redrives_a_dead_letter_and_retries_a_failure(seen:
     seen.go("/operations")
     seen.page.get_by_text("nobody takes it").click()
     expect(seen.page.get_by_text("conversation.turn_settled")).to_be_visible()
-    seen.page.get_by_role("button", name="Redrive that of gas-smell-2b").click()
+    seen.page.get_by_role("button", name="Redrive the dead letter of gas-smell-2b").click()
     expect(seen.page.get_by_text("1 dead letter sent to the stream again.")).to_be_visible()
     seen.page.get_by_role("button", name="Retry topics of packages-sunday").click()
     expect(seen.page.get_by_text("1 reaction will run again.")).to_be_visible()

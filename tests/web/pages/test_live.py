@@ -206,5 +206,5 @@ def test_operations_keep_their_numbers_and_say_when_a_list_is_old(browser: Brows
         expect(dead).to_have_text("1")
         assert [one.bounding_box() for one in heads.all()] == before
         page.get_by_role("link", name="The lists have changed: reload").click()
-        expect(page.get_by_role("button", name=f"Redrive that of {NAME}")).to_be_visible()
+        expect(page.get_by_role("button", name=f"Redrive the dead letter of {NAME}")).to_be_visible()
         expect(page).to_have_url(re.compile("owed=7d"))
