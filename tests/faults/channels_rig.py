@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 from pydantic import SecretStr
-from tests.faults.channels_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.channels import NOW, sample
 from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.job_runners import auto_reply, outbox
+from tests.unit.channels.provider_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.sending.rig import calling, serving
 from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.telegram import test_send as telegram_test
@@ -34,6 +34,7 @@ from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory
 from afterturn.channels.sending import OutboundMessage, Sender, SendReceipt
 from afterturn.channels.ses import fetch as ses_fetch
+from afterturn.channels.state import EarlyEdit
 from afterturn.channels.telegram.send import TelegramSender
 from afterturn.channels.turns import TurnEndpoint
 from afterturn.channels.twilio.send import TwilioSender
@@ -143,6 +144,11 @@ class Desk:
         """Every row of every table."""
         names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%STRICT%'")
         return {name: sorted(self.rows(f"SELECT * FROM {name}"), key=repr) for (name,) in names}
+
+    def lasting(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row but edits that wait for a day in case that the message they edit comes."""
+        rows = self.everything()
+        return rows | {"state": [row for row in rows["state"] if row[0] != EarlyEdit.kind]}
 
     def events(self) -> list[dict[str, Any]]:
         """What was published, in order."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from afterturn.bootstrap import open_backbone
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory, RoutingRule
-from afterturn.channels.state import DISPATCH, DeliveryStatus, MessageDetails
+from afterturn.channels.state import DISPATCH, DeliveryStatus, MessageDetails, Route
 from afterturn.channels.types import (
     CallEvent,
     DeliveryUpdate,
@@ -33,7 +34,7 @@ from afterturn.channels.types import (
     Utterance,
 )
 from afterturn.jobs.runner import JobRunner
-from afterturn.model import Channel, Direction, Role
+from afterturn.model import Channel, Direction, FlushMode, Role
 from afterturn.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -129,6 +130,31 @@ async def test_where_an_operator_has_put_a_person_the_next_conversation_goes(rig
     assert found.property_id == "elm"
 
 
+async def test_a_directory_that_changes_moves_no_conversation(rig: ChannelRig) -> None:
+    for property_id in ("oak", "elm"):
+        rig.directory = Directory(accounts={"oak@example.com": property_id})
+        await rig.ingest.handle(mail("one"))
+        await rig.ingest.handle(mail(f"after-{property_id}", after=("one",)))
+        await rig.ingest.handle(mail(f"new-{property_id}"))
+    names = ("mail:one", "mail:new-oak", "mail:new-elm")
+    conversations = [await rig.backbone.store.conversation(name) for name in names]
+    assert [conversation and conversation.property_id for conversation in conversations] == ["oak", "oak", "elm"]
+
+
+async def test_a_mail_that_comes_by_two_mailboxes_stays_where_it_came_first(rig: ChannelRig) -> None:
+    rig.responder = _words("Yes")
+    rig.directory = Directory(accounts={"oak@example.com": "oak", "elm@example.com": "elm"})
+    for account in ("oak@example.com", "elm@example.com"):
+        await rig.ingest.handle(mail("one", party=Party(account, "tenant@example.org")))
+        await rig.auto_reply.once()
+    conversation = await rig.backbone.store.conversation("mail:one")
+    route = await rig.backbone.store.get(Route, "mail:one")
+    assert conversation is not None
+    assert route is not None
+    assert (conversation.property_id, route.account) == ("oak", "oak@example.com")
+    assert await rig.texts("mail:one") == ["I am one", "Yes"]
+
+
 async def test_mail_goes_where_the_nearest_known_mail_before_it_is(rig: ChannelRig) -> None:
     await rig.ingest.handle(mail("one"))
     await rig.ingest.handle(mail("two", after=("unknown", "one")))
@@ -197,15 +223,19 @@ def call(state: str, *said: str, seconds: int = 0) -> CallEvent:
     )
 
 
-async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(rig: ChannelRig) -> None:
-    """F31: completed without a transcript, ringing late, completed with it, and the same again."""
-    for one in (call("completed"), call("ringing", seconds=-30), call("completed", "Hi", "Bye"), call("completed")):
-        await rig.ingest.handle(one)
+@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(rig: ChannelRig, order: tuple[int, ...]) -> None:
+    """F31: completed without a transcript, ringing late, completed with it, in any order; and once more."""
+    events = (call("completed"), call("ringing", seconds=-30), call("completed", "Hi", "Bye"))
+    for number in order:
+        await rig.ingest.handle(events[number])
     await rig.ingest.handle(call("completed", "Hi", "Bye"))
     rig.clock.advance(timedelta(minutes=10))
     await rig.auto_reply.once()
     voice = f"voice:{THEIRS}"
     assert (await rig.texts(voice), await rig.turns(voice)) == (["Hi", "Bye"], 1)
+    [turn] = await rig.backbone.store.turns(voice, limit=9)
+    assert (turn.flush_mode, turn.origin) == (FlushMode.IMMEDIATE, "voice")
 
 
 async def test_what_a_state_tells_of_a_call_waits_for_the_report(rig: ChannelRig) -> None:
@@ -224,6 +254,9 @@ async def test_a_call_whose_transcript_never_comes_is_settled_without(rig: Chann
     assert await rig.turns(f"voice:{THEIRS}") == 0
     rig.clock.advance(timedelta(minutes=3))
     assert await rig.auto_reply.once() == 1
+    for late in (call("ringing", seconds=-30), call("completed")):
+        await rig.ingest.handle(late)
+    rig.clock.advance(timedelta(minutes=4))
     assert await rig.auto_reply.once() == 0
     assert await rig.turns(f"voice:{THEIRS}") == 1
 
@@ -276,6 +309,18 @@ async def test_an_edit_changes_what_is_stored_and_settles_nothing(rig: ChannelRi
     [message] = await rig.backbone.store.messages("telegram:-45")
     assert (message.text, message.edited_at) == ("go on", NOW + timedelta(seconds=40))
     assert await rig.turns("telegram:-45") == 1
+
+
+async def test_an_edit_is_not_answered(rig: ChannelRig) -> None:
+    """F8."""
+    rig.responder = _words("Yes")
+    await rig.ingest.handle(telegram("-45", 10))
+    await rig.auto_reply.once()
+    later = NOW + timedelta(seconds=40)
+    await rig.ingest.handle(MessageEdited("-45:10", Thread("telegram:-45"), later, "go on"))
+    rig.clock.advance(timedelta(minutes=5))
+    assert await rig.auto_reply.once() == 0
+    assert (await rig.texts("telegram:-45"), await rig.turns("telegram:-45")) == (["go on", "Yes"], 1)
 
 
 async def test_what_means_nothing_is_nothing(rig: ChannelRig) -> None:

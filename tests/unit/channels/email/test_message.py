@@ -117,6 +117,28 @@ def test_what_we_write_ourselves_is_stored_as_ours() -> None:
         assert found.participants == ("jo@tenants.example",)
 
 
+@pytest.mark.parametrize("dmarc", ["PASS", "FAIL"])
+def test_a_mail_in_our_name_that_our_domain_disowns_is_not_ours(dmarc: str) -> None:
+    headers: dict[str, str | bytes | None] = {"From": "Desk <desk@homes.example>", "To": "jo@tenants.example"}
+    found = received(mail(headers=headers), replace(RECEIPT, extra={"dmarc": dmarc}))
+    if dmarc == "PASS":
+        assert (found.suppress, found.extra["direction"]) == (SuppressReason.OWN, "outbound")
+    else:
+        assert (found.suppress, found.extra["from"]) == (SuppressReason.SENDER_NOT_IN_THREAD, "desk@homes.example")
+        assert "direction" not in found.extra
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b'"B\xfcro.pdf"', '"Büro.pdf"'.encode(), b'"=?utf-8?q?B=C3=BCro.pdf?="', b'"B\xfc\r\n ro.pdf"'],
+    ids=["latin", "utf-8", "encoded", "folded"],
+)
+def test_the_name_of_a_file_is_decoded(name: bytes) -> None:
+    headers = {"Content-Type": "application/pdf", "Content-Disposition": b"attachment; filename=" + name}
+    [file] = received(mail(b"%PDF", headers)).attachments
+    assert file.name.replace(" ", "") == "Büro.pdf"
+
+
 def test_machines_that_answer_each_other_are_held() -> None:
     """Six of our own replies come back within a minute, by headers from a person."""
     start = datetime(2026, 6, 1, tzinfo=UTC)
@@ -204,6 +226,18 @@ def test_the_mailbox_that_was_written_to_is_the_one_that_the_sender_names() -> N
     both = replace(RECEIPT, accounts=("First@homes.example", "desk@homes.example"))
     assert received(mail(), both).party.account == "desk@homes.example"
     assert received(mail(headers={"To": "undisclosed-recipients:;"}), both).party.account == "first@homes.example"
+    both = replace(RECEIPT, accounts=("desk@homes.example", "elm@homes.example"))
+    for order in (("desk@homes.example", "elm@homes.example"), ("elm@homes.example", "desk@homes.example")):
+        found = received(mail(headers={"To": ", ".join(order)}), both)
+        assert (found.party.account, found.participants) == (order[0], ("jo@tenants.example",))
+
+
+def test_a_blind_copy_is_for_the_mailbox_that_it_came_to() -> None:
+    found = received(mail(headers={"To": "friend@x.example"}))
+    assert (found.party.account, found.participants) == (
+        "desk@homes.example",
+        ("jo@tenants.example", "friend@x.example"),
+    )
 
 
 def test_an_answer_goes_where_the_sender_wants_it() -> None:

@@ -360,6 +360,30 @@ def test_what_a_person_of_ours_sends_from_outlook_is_stored_as_ours() -> None:
     assert sent_by_us == Ignored("own-message")
 
 
+DISOWNED = (
+    "spf=softfail smtp.mailfrom=x.example; dkim=none;dmarc=fail action=none header.from=x;compauth=fail reason=000"
+)
+
+
+@pytest.mark.parametrize(
+    ("results", "believed"),
+    [
+        ([DISOWNED], False),
+        ([DISOWNED.replace("fail", "FAIL"), "mallory.example; dmarc=pass"], False),
+        ([DISOWNED.replace("compauth=fail", "compauth=pass")], True),
+        (["spf=pass; dmarc=pass action=none; compauth=pass", DISOWNED], True),
+        ([], True),
+    ],
+    ids=["disowned", "and says pass below", "known relay", "fine", "not told"],
+)
+def test_what_outlook_says_of_the_sender_s_domain_counts(results: list[str], believed: bool) -> None:
+    """Of several results the topmost, which is Outlook's own; a mail in our name is not ours if we disown it."""
+    headers = [{"name": "Authentication-Results", "value": value} for value in results]
+    assert arrived(internetMessageHeaders=headers).extra.get("dmarc") == (None if believed else "FAIL")
+    ours = arrived(internetMessageHeaders=headers, **{"from": {"emailAddress": {"address": MAILBOX}}})
+    assert ours.suppress is (SuppressReason.OWN if believed else SuppressReason.SENDER_NOT_IN_THREAD)
+
+
 def test_a_draft_or_a_message_that_is_gone_makes_no_turn() -> None:
     assert arrived(isDraft=True) == Ignored("draft")
     gone = {"error": {"code": "ErrorItemNotFound", "message": "not found"}}

@@ -146,16 +146,54 @@ def vapi_status(status: str) -> WebhookRequest:
     return json_request({"message": {"type": "status-update", "status": status, "call": call}})
 
 
-def test_an_ended_call_comes_again_with_its_transcript_and_never_opens_again() -> None:
-    report = vapi_report(("bot", "Hello", 0), ("user", "It leaks", 3_000))
-    deliveries = [vapi_status("ended"), vapi_status("ringing"), report, report]
-    calls = [only(vapi.parse(delivery, now=NOW, region="US")) for delivery in deliveries]
+OURS, THEIRS = "+15555550100", "+15158226442"
+PARTY = {"from_number": THEIRS, "to_number": OURS}
+
+
+def twilio_call(state: str, **more: str) -> WebhookRequest:
+    fields = {"CallSid": "c-1", "CallStatus": state, "From": THEIRS, "To": OURS, "Direction": "inbound"}
+    return form_request(**fields, **more)
+
+
+def retell_call(event: str, **more: object) -> WebhookRequest:
+    return json_request({"event": event, "call": {"call_id": "c-1", "direction": "inbound", **PARTY, **more}})
+
+
+def livekit_call(**more: object) -> WebhookRequest:
+    return json_request({"data": {"room_name": "c-1", **PARTY, **more}})
+
+
+@pytest.mark.parametrize(
+    ("parse", "ended", "ringing", "whole"),
+    [
+        (
+            parse_call,
+            twilio_call("completed", CallDuration="9"),
+            twilio_call("ringing"),
+            twilio_call("completed", TranscriptionSid="TR1", TranscriptionText="It leaks"),
+        ),
+        (vapi.parse, vapi_status("ended"), vapi_status("ringing"), vapi_report(("user", "It leaks", 3_000))),
+        (
+            retell.parse,
+            retell_call("call_ended"),
+            retell_call("call_started"),
+            retell_call("call_analyzed", transcript_object=[{"role": "user", "content": "It leaks"}]),
+        ),
+        (livekit.parse, livekit_call(), None, livekit_call(transcripts=[{"speaker": "user", "text": "It leaks"}])),
+    ],
+    ids=["twilio", "vapi", "retell", "livekit"],
+)
+def test_f31_an_ended_call_comes_again_with_its_transcript_and_never_opens_again(
+    parse: Any, ended: WebhookRequest, ringing: WebhookRequest | None, whole: WebhookRequest
+) -> None:
+    deliveries = [ended, *([ringing] if ringing else []), whole, whole]
+    calls = [only(parse(delivery, now=NOW, region="US")) for delivery in deliveries]
     assert {call.provider_id for call in calls} == {"c-1"}
-    assert {call.thread.conversation_id for call in calls} == {"voice:+15158226442"}
-    assert [call.ended for call in calls] == [True, False, True, True]
-    assert [len(call.utterances) for call in calls] == [0, 0, 2, 2]
-    assert calls[2] == calls[3]
-    assert len({entry.provider_id for call in calls for entry in call.utterances}) == 2
+    assert {call.thread.conversation_id for call in calls} == {f"voice:{THEIRS}"}
+    assert [call.ended for call in calls] == [True, *([False] if ringing else []), True, True]
+    assert [said(call) for call in calls[-2:]] == [[(CUSTOMER, "It leaks")]] * 2
+    assert all(call.utterances == () for call in calls[:-2])
+    assert calls[-1] == calls[-2]
 
 
 def test_an_utterance_has_one_id_in_a_short_and_in_a_full_transcript() -> None:

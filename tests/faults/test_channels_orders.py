@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.faults.channels_calls import (
+from tests.faults.channels_rig import Desk, opened, yes
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.provider_calls import (
     DESK,
     THEIRS,
     Call,
@@ -27,8 +29,6 @@ from tests.faults.channels_calls import (
     twilio_voice,
     web_call,
 )
-from tests.faults.channels_rig import Desk, opened
-from tests.unit.channels.channels import NOW
 from tests.unit.channels.telegram.test_send import GROUP, SUPERGROUP
 
 from afterturn.channels.responder import ReplyRequest
@@ -180,3 +180,21 @@ async def test_a_group_that_moves_while_its_messages_come_in_is_one_conversation
         async with opened(folder) as desk:
             await deliver(desk, [first, *rest], [together] * 4, working=False)
             assert await inbound(desk) == [["Alpha", "Beta"]]
+
+
+@pytest.mark.parametrize(
+    "order", [("supergroup", "moved to"), ("supergroup", "moved from", "moved to"), ("moved to", "supergroup")], ids=str
+)
+async def test_f34_a_message_before_the_move_is_known_is_answered_once_at_the_new_address(
+    tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    async with opened(tmp_path, responder=yes) as desk:
+        await desk.hear(SCRIPT["group"])
+        await desk.work()
+        desk.clock.advance(timedelta(seconds=5))
+        desk.telegram.moved[GROUP] = SUPERGROUP
+        await desk.hear(*(SCRIPT[name] for name in order))
+        await desk.work(wait=timedelta(minutes=5))
+        [conversation] = desk.conversations()
+        assert await desk.texts(conversation) == ["Alpha", "Re: Alpha", "Beta", "Re: Beta"]
+        assert [call.json()["chat_id"] for call in desk.telegram.calls] == [GROUP, SUPERGROUP]

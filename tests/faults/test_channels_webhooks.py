@@ -1,4 +1,4 @@
-"""Who proves nothing, or proves it for something else, writes nothing: every door, over HTTP."""
+"""Every webhook endpoint over HTTP: only what was signed comes in, nothing else is written, and it comes in once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_calls import (
+from tests.faults.channels_rig import Desk, opened, yes
+from tests.unit.channels.channels import NOW
+from tests.unit.channels.provider_calls import (
+    OURS,
+    THEIRS,
     Call,
     graph_call,
     livekit_call,
@@ -18,13 +22,16 @@ from tests.faults.channels_calls import (
     retell_call,
     said,
     sms,
+    status,
     turn_call,
+    twilio_call,
+    twilio_signature,
     twilio_voice,
     vapi_call,
     web_call,
 )
-from tests.faults.channels_rig import Desk, opened
-from tests.unit.channels.channels import NOW
+
+from afterturn.channels.responder import Responder
 
 TURN = {
     "conversation": {"id": "t-1", "channel": "web"},
@@ -33,8 +40,12 @@ TURN = {
 REPORT = b'{"data": {"room_name": "r", "transcripts": [{"speaker": "user", "text": "Hi"}]}}'
 CALL = {"call_id": "c-1", "transcript": "User: Hi"}
 
+MMS = [("Body", "Hi"), ("FromCity", ""), ("NumMedia", "0"), ("MessageSid", "MM1"), ("From", THEIRS), ("To", OURS)]
+MMS_QUERY = "b=2&a=hello+world"
+
 GOOD: dict[str, Call] = {
     "twilio": sms(1),
+    "twilio with blanks and a query": twilio_call(MMS, query=MMS_QUERY),
     "twilio voice": twilio_voice("completed", TranscriptionText="Hi", TranscriptionSid="T1"),
     "telegram": said(1, 1, "Hi"),
     "ses": mail_call(mime("Hi")),
@@ -47,6 +58,7 @@ GOOD: dict[str, Call] = {
 }
 PROOF = {
     "twilio": "x-twilio-signature",
+    "twilio with blanks and a query": "x-twilio-signature",
     "twilio voice": "x-twilio-signature",
     "telegram": "x-telegram-bot-api-secret-token",
     "vapi": "x-vapi-secret",
@@ -92,6 +104,14 @@ def forged(name: str) -> list[Call]:
         found.append(replace(good, body=good.body.replace(b"Hi", b"Ho").replace(b"Hello", b"Bye")))
     if proof == "x-twilio-signature":
         found += [replace(good, target=good.target + "?Body=Other"), replace(good, body=good.body + b"&Body=Other")]
+    if "query" in name:
+        for target, fields in (
+            (f"/hooks/twilio?{MMS_QUERY}", [pair for pair in MMS if pair[1]]),
+            ("/hooks/twilio?a=hello+world&b=2", MMS),
+            ("/hooks/twilio?b=2&a=hello%20world", MMS),
+            ("/hooks/twilio", MMS),
+        ):
+            found.append(headed(good, {proof: twilio_signature(target, fields)}))
     return found
 
 
@@ -102,7 +122,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_only_the_very_thing_that_was_signed_comes_in(desk: Desk, name: str) -> None:
+async def test_only_the_request_that_was_signed_comes_in(desk: Desk, name: str) -> None:
     before = desk.everything()
     for number, call in enumerate(forged(name)):
         answer = await desk.call(call)
@@ -124,13 +144,13 @@ AGING = {
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["old", "from the future"])
 @pytest.mark.parametrize("name", AGING)
-async def test_what_was_signed_at_another_time_is_let_in_no_more(desk: Desk, name: str, ahead: bool) -> None:
+async def test_a_signature_of_another_time_is_refused(desk: Desk, name: str, ahead: bool) -> None:
     desk.clock.set(NOW - AGING[name] if ahead else NOW + AGING[name])
     await desk.hear(GOOD[name], status=401)
     assert await desk.count("messages") == 0
 
 
-async def test_of_a_batch_of_graph_only_what_names_our_secret_is_fetched(desk: Desk) -> None:
+async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(desk: Desk) -> None:
     good, bad = "Users/desk@homes.example/Messages/AAMk1", "Users/desk@homes.example/Messages/AAMk2"
     ours, theirs = json.loads(graph_call(good).body)["value"], json.loads(graph_call(bad, state="x").body)["value"]
     call = replace(graph_call(good), body=json.dumps({"value": [*theirs, *ours, *theirs]}).encode())
@@ -143,10 +163,75 @@ async def test_of_a_batch_of_graph_only_what_names_our_secret_is_fetched(desk: D
         assert answer.headers["content-type"].startswith("text/plain")
 
 
-async def test_a_signature_for_one_door_opens_no_other(desk: Desk) -> None:
+async def test_a_signature_is_good_for_one_endpoint(desk: Desk) -> None:
     texts, calls, web, turns = (GOOD[name] for name in ("twilio", "twilio voice", "web", "turns"))
     await desk.hear(replace(texts, target=calls.target), replace(calls, target=texts.target), status=401)
     # Web chat and turns may have one secret: what they say is told apart by its form.
     for call in (replace(web, target="/turns"), replace(turns, target="/hooks/web")):
         assert (await desk.call(call)).status_code in (400, 422)
     assert await desk.count("messages") == 0
+
+
+SECOND = timedelta(seconds=1)
+VAPI_CALL = {"id": "call-1", "customer": {"number": THEIRS}}
+SERIES: dict[str, list[Call]] = {
+    "twilio": [
+        sms(1),
+        sms(2, "And more"),
+        sms(3, "STOP"),
+        sms(4, "Hm"),
+        sms(5, "START"),
+        status(9, "delivered"),
+        status(9, "sent"),
+    ],
+    "two numbers": [sms(1), sms(2, "To another", to="+15555550199")],
+    "telegram": [
+        said(1, 1, "One"),
+        said(2, 2, "Two"),
+        said(3, 1, "One!", kind="edited_message"),
+        said(4, 1, "Uno", kind="edited_message", at=NOW + SECOND),
+    ],
+    "mail": [
+        mail_call(mime("One", name="a@x.example"), 1),
+        mail_call(mime("Two", name="b@x.example", In_Reply_To="<a@x.example>"), 2, at=NOW + SECOND),
+        mail_call(
+            mime("Other", name="c@x.example", To="elm@homes.example"),
+            3,
+            at=NOW + 2 * SECOND,
+            to=["elm@homes.example"],
+        ),
+    ],
+    "twilio voice": [twilio_voice("ringing"), twilio_voice("completed", TranscriptionText="Hi", TranscriptionSid="T1")],
+    "vapi": [
+        vapi_call(
+            {
+                "type": "end-of-call-report",
+                "call": {"id": "call-1", "customer": {"number": "+15158226442"}},
+                "transcript": "AI: Hello\nUser: Hi",
+            }
+        )
+    ],
+    "retell": [retell_call({"event": "call_ended", "call": {"call_id": "c", "transcript": "User: Hi"}})],
+    "livekit": [livekit_call(b'{"data": {"room_name": "r", "transcripts": [{"speaker": "user", "text": "Hi"}]}}')],
+    "web": [web_call("v-1", 1, "Hi"), web_call("v-1", 2, "Still here")],
+    "turns": [turn_call(TURN), turn_call({"conversation": {"id": "t-1", "channel": "web"}})],
+}
+
+
+@pytest.mark.parametrize("responder", [yes, None], ids=["answered", "not answered"])
+@pytest.mark.parametrize("name", SERIES)
+async def test_webhooks_that_are_sent_again_change_nothing(
+    tmp_path: Path, name: str, responder: Responder | None
+) -> None:
+    async with opened(tmp_path, responder=responder) as desk:
+        for call in SERIES[name]:
+            await desk.hear(call)
+            desk.clock.advance(SECOND)
+        await desk.work(wait=timedelta(minutes=3))
+        before = desk.lasting()
+        sent = (len(desk.twilio.calls), len(desk.telegram.calls), len(desk.mailer.sent))
+        for call in (*SERIES[name], *reversed(SERIES[name])):
+            await desk.hear(call)
+            await desk.work()
+        assert desk.lasting() == before
+        assert (len(desk.twilio.calls), len(desk.telegram.calls), len(desk.mailer.sent)) == sent

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
+from tests.unit.channels.provider_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mime, said, sms
 from tests.unit.channels.sending.rig import Fault, Told
 
 from afterturn.channels.state import SendStatus

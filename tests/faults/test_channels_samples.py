@@ -1,35 +1,41 @@
-"""Every sample of every provider over HTTP with somebody who answers: what was said by whom, and who is answered."""
+"""Every sample file of every provider over HTTP: what is stored, who is answered, and that a repeat changes nothing."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_calls import sample_call
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.channels.channels import SAMPLES, here, sample
+from tests.unit.channels.channels import NOW, SAMPLES, here, sample
 from tests.unit.channels.email.test_samples import EXPECTED as MAILS
-from tests.unit.channels.test_webhooks import ELSEWHERE, TURNS
+from tests.unit.channels.provider_calls import sample_call
 
+from afterturn.channels.responder import Responder
 from afterturn.channels.types import SuppressReason
 
-TOLD = {"INDEX.json", "SOURCES.md"}
+ELSEWHERE = {
+    "graph/message-get-headers.json",
+    "graph/message-get-response.json",
+    "graph/validation-request.http",
+    "email-reply-text/expected_visible.json",
+}
+"""Read in tests of the provider."""
 
 
 @here
 def test_every_file_has_an_outcome_somewhere() -> None:
-    """Of mails in test_email_samples.py, of their quotes in test_email_replies.py, of webhooks here."""
-    there = {str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*") if path.is_file()} - TOLD
-    assert {entry["file"] for entry in json.loads(sample("INDEX.json"))} == there
-    vectors = {name for name in there if name.endswith((".meta.json", "signature-vectors.json"))}
-    replies = {name for name in there if name.startswith("email-reply-text/") and name.endswith(".txt")}
-    replies.add("email-reply-text/expected_visible.json")
+    """Of mails in email/test_samples.py, of their quotes in email/test_replies.py, of webhooks here."""
+    files = {str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*") if path.is_file()}
+    files -= {"INDEX.json", "SOURCES.md"}
+    assert {entry["file"] for entry in json.loads(sample("INDEX.json"))} == files
+    vectors = {name for name in files if name.endswith((".meta.json", "signature-vectors.json"))}
+    replies = {name for name in files if name.startswith("email-reply-text/") and name.endswith(".txt")}
     mails = {f"email-raw/{name}.eml" for name in MAILS}
-    assert there == vectors | replies | mails | TURNS.keys() | ELSEWHERE
-    assert SAID.keys() | NOTHING == TURNS.keys()
+    assert files == vectors | replies | mails | SAID.keys() | NOTHING | ELSEWHERE
 
 
 Said = tuple[str, list[str], bool]
@@ -145,14 +151,25 @@ async def test_a_webhook_says_what_it_says_and_is_answered_once_by_a_machine_if_
 
 
 @here
-async def test_what_tells_of_no_message_makes_none(desk: Desk) -> None:
+async def test_a_webhook_without_a_message_stores_none(desk: Desk) -> None:
     for name in sorted(NOTHING):
         await desk.hear(sample_call(name))
     await desk.work(wait=timedelta(minutes=3))
     assert (desk.conversations(), await desk.count(), tries(desk)) == ([], 0, 0)
+    assert [event.action for event in desk.upkept] == ["reauthorize", "recreate", "confirm"]
 
 
-FORGED_OR_NOBODY = {"attached-pdf": "bounces@tenants.example"}
+@here
+async def test_without_its_signature_no_sample_changes_anything(desk: Desk) -> None:
+    before = desk.everything()
+    for name in (*SAID, *NOTHING):
+        call = sample_call(name)
+        body = call.body.replace(b"secretClient", b"otherClient").replace(b'"Signature"', b'"Signatura"')
+        await desk.hear(replace(call, headers={}, body=body), status=401)
+    assert desk.everything() == before
+
+
+SENDER_OF_ENVELOPE = {"attached-pdf": "bounces@tenants.example"}
 """Mails that say nothing of their sender, and what the envelope says."""
 
 
@@ -167,7 +184,7 @@ async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(
     assert [one.text.startswith(expected.begins) for one in found] == [True]
     assert len(found[0].attachments) == len(expected.files)
     to = [part.recipients for part, _ in desk.mailer.sent]
-    assert to == ([] if expected.suppress else [(FORGED_OR_NOBODY.get(name, expected.sender),)])
+    assert to == ([] if expected.suppress else [(SENDER_OF_ENVELOPE.get(name, expected.sender),)])
     assert expected.suppress in {
         None,
         SuppressReason.BOUNCE,
@@ -176,3 +193,22 @@ async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(
         SuppressReason.RECEIPT,
         SuppressReason.COMPLAINT,
     }
+
+
+@here
+@pytest.mark.parametrize("responder", [yes, None], ids=["answered", "not answered"])
+async def test_no_sample_changes_anything_when_it_comes_again(tmp_path: Path, responder: Responder | None) -> None:
+    """All of them, one after the other, and once more from the last to the first."""
+    tick = timedelta(milliseconds=10)
+    names = [*SAID, *sorted(NOTHING), *(f"email-raw/{name}.eml" for name in MAILS)]
+    calls = [sample_call(name, NOW + number * tick) for number, name in enumerate(names)]
+    async with opened(tmp_path, responder=responder) as desk:
+        for call in calls:
+            await desk.hear(call)
+            desk.clock.advance(tick)
+        await desk.work(wait=timedelta(minutes=3))
+        await desk.work(wait=timedelta(minutes=1))
+        before = desk.lasting()
+        await desk.hear(*reversed(calls))
+        await desk.work()
+        assert desk.lasting() == before

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 from tests.faults.channels_rig import Desk, opened, yes
+from tests.unit.channels.provider_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 
 from afterturn.channels.outbox import Outbox
 from afterturn.channels.sending import OutboundMessage, SendReceipt
@@ -59,7 +59,7 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
 
 
 def killed(folder: Path, point: str, *channels: str) -> None:
-    code = "import sys; from tests.faults import test_adversary_channels_kills as t; t.main(sys.argv[1:])"
+    code = "import sys; from tests.faults import test_channels_kills as t; t.main(sys.argv[1:])"
     ran = subprocess.run([sys.executable, "-c", code, str(folder), point, *channels], cwd=ROOT, check=False)
     assert ran.returncode == -signal.SIGKILL
 
