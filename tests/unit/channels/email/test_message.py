@@ -134,7 +134,10 @@ def test_a_mail_in_our_name_that_our_domain_disowns_is_not_ours(dmarc: str) -> N
     ids=["latin", "utf-8", "encoded", "folded"],
 )
 def test_the_name_of_a_file_is_decoded(name: bytes) -> None:
-    headers = {"Content-Type": "application/pdf", "Content-Disposition": b"attachment; filename=" + name}
+    headers: dict[str, str | bytes | None] = {
+        "Content-Type": "application/pdf",
+        "Content-Disposition": b"attachment; filename=" + name,
+    }
     [file] = received(mail(b"%PDF", headers)).attachments
     assert file.name.replace(" ", "") == "Büro.pdf"
 
