@@ -1,4 +1,4 @@
-"""The AWS emulator as a fixture: one for each test process, an account of its own for each test.
+"""The AWS emulator as a fixture: one for each test process, with an unused account for each test.
 
 Take them into a test module::
 
@@ -7,7 +7,8 @@ Take them into a test module::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,20 @@ FOLDER = ROOT / ".venv-ministack"
 _accounts = count(100_000_000_001)
 
 
+_running = ExitStack()
+
+
+@cache
+def _endpoint() -> str:
+    python = ministack.install(FOLDER, [ROOT / "constraints-emulator.txt"])
+    return _running.enter_context(ministack.running(python))
+
+
 @pytest.fixture(scope="session")
-def emulator() -> Iterator[str]:
-    """The endpoint of an emulator."""
-    constraints = [ROOT / "constraints-emulator.txt"]
-    with ministack.running(ministack.install(FOLDER, constraints)) as endpoint:
-        yield endpoint
+def emulator(request: pytest.FixtureRequest) -> str:
+    """The endpoint of an emulator. pytest makes a fixture for each module that imports it; they share one process."""
+    request.config.add_cleanup(_running.close)
+    return _endpoint()
 
 
 @pytest.fixture(scope="session")

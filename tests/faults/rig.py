@@ -33,8 +33,8 @@ LEASE = timedelta(seconds=30)
 GRACE = timedelta(minutes=2)
 
 
-class Outside:
-    """The world that effects reach: the idempotency keys that it was called with."""
+class EffectLog:
+    """The idempotency keys of all effects, in the order of the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -43,29 +43,33 @@ class Outside:
         self.calls.append(key)
 
 
-class Counter:
-    """A consumer that stamps the ids of all messages that it has ever seen, and sends one effect for each."""
+class RecordingConsumer:
+    """Stamps the ids of all messages that it has ever seen, and sends one effect for each."""
 
-    def __init__(self, outside: Outside | None = None) -> None:
-        self.outside = outside or Outside()
+    def __init__(self, effects: EffectLog | None = None) -> None:
+        self.effects = effects or EffectLog()
 
     async def __call__(self, turns: TurnWindow, ctx: ReactionContext) -> Stamp:
         before = turns.previous.data.get("seen", []) if turns.previous is not None else []
         assert isinstance(before, list)
-        for one in turns.messages:
-            await ctx.once(one.id, self.outside.send)
-        return Stamp(data={"seen": [*before, *(one.id for one in turns.messages)]})
+        ids = [received.id for received in turns.messages]
+        for message_id in ids:
+            await ctx.once(message_id, self.effects.send)
+        return Stamp(data={"seen": [*before, *ids]})
 
 
-class Moody:
-    """An engine in front of another one: down for some calls, or one consumer refusing for some."""
+class FlakyEngine:
+    """Records the signals that it accepts, and passes them on to ``inner``.
 
-    def __init__(self, inner: Signaler) -> None:
+    ``down``: the next calls that fail. ``refusing``: the next signals of a consumer that are refused.
+    ``refusals``: the batches that came while it was down.
+    """
+
+    def __init__(self, inner: Signaler | None = None) -> None:
         self._inner = inner
         self.down = 0
         self.refusing: dict[str, int] = {}
         self.refusals = 0
-        """Batches that came while it was down."""
         self.taken: list[Signal] = []
 
     async def ready(self) -> None:
@@ -79,15 +83,23 @@ class Moody:
             self.refusals += 1
             raise EngineUnavailable("no answer")
         refused = []
-        for one in signals:
-            if self.refusing.get(one.consumer, 0):
-                self.refusing[one.consumer] -= 1
-                refused.append(one)
-        taken = [one for one in signals if one not in refused]
-        self.taken += taken
-        accepted = await self._inner.signal(taken, receipts)
-        assert not (refused and accepted.acknowledged)
-        return SignalResult([RefusedSignal(one, "RPCError") for one in refused], accepted.acknowledged)
+        for signal in signals:
+            if self.refusing.get(signal.consumer, 0):
+                self.refusing[signal.consumer] -= 1
+                refused.append(signal)
+        accepted = [signal for signal in signals if signal not in refused]
+        self.taken += accepted
+        acknowledged = (await self._inner.signal(accepted, receipts)).acknowledged if self._inner else False
+        assert not (refused and acknowledged)
+        return SignalResult([RefusedSignal(signal, "RPCError") for signal in refused], acknowledged)
+
+    def seen(self, consumer: str = "topics") -> list[str]:
+        """``c1@3``: the conversation and the second of each signal to a consumer."""
+        return [
+            f"{signal.conversation_id}@{(signal.occurred_at - T0).seconds}"
+            for signal in self.taken
+            if signal.consumer == consumer
+        ]
 
 
 class Rig:
@@ -120,8 +132,8 @@ class Rig:
             lease=LEASE,
         )
         self.engine = EmbeddedEngine(self.database, registry, clock, acknowledge=sqlite.ack if one_file else None)
-        self.moody = Moody(self.engine)
-        self.bridge = Bridge(self.stream, self.moody, registry.names, visibility=LEASE)
+        self.signaler = FlakyEngine(self.engine)
+        self.bridge = Bridge(self.stream, self.signaler, registry.names, visibility=LEASE)
         self.ledger = Ledger(self.store, self.stream, clock, "worker")
         self.settler = Settler(self.store, self.stream, clock, "worker")
 
@@ -178,11 +190,11 @@ class Rig:
         await self.database.write(lambda c: sqlite.put(c, group, f"raw:{group}:{body[:40]}", body, self.clock(), ""))
 
 
-def registry_of(*names: str, counter: Counter | None = None, **policy: str) -> Registry:
+def registry_of(*names: str, consumer: RecordingConsumer | None = None, **policy: str) -> Registry:
     """Consumers that count, without a quiet period."""
     registry = Registry()
     for name in names:
-        registry.add(name, counter or Counter(), **{"quiet": "0s", "max_wait": "0s", **policy})  # type: ignore[arg-type]
+        registry.add(name, consumer or RecordingConsumer(), **{"quiet": "0s", "max_wait": "0s", **policy})  # type: ignore[arg-type]
     return registry
 
 

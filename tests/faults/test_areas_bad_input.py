@@ -16,8 +16,8 @@ from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at
 from tests.contract.stream import event, names, publish, receive, wear_out
 from tests.emulator import access, emulator, session  # noqa: F401
-from tests.faults.rig import LEASE, open_rig, registry_of
-from tests.faults.test_fifo_lambda import Engine, Mapping
+from tests.faults.rig import LEASE, FlakyEngine, open_rig, registry_of
+from tests.faults.test_bridge_lambda import EventSourceMapping
 from tests.fifo import FifoService
 
 from afterturn.aws.session import Access, open_client
@@ -106,15 +106,15 @@ ADAPTERS = {"sqlite": sqlite, "model": model, "emulator": emulated}
 
 
 @pytest.fixture
-def engine() -> Engine:
-    return Engine()
+def engine() -> FlakyEngine:
+    return FlakyEngine()
 
 
 class TestEvents:
     @pytest.mark.parametrize("adapter", ADAPTERS)
     @pytest.mark.parametrize("odd", ODD)
     async def test_an_odd_event_is_a_dead_letter_with_its_reason_and_its_neighbours_go_on(
-        self, adapter: str, odd: str, tmp_path: Path, request: pytest.FixtureRequest, engine: Engine
+        self, adapter: str, odd: str, tmp_path: Path, request: pytest.FixtureRequest, engine: FlakyEngine
     ) -> None:
         body, reason = ODD[odd]
         async with ADAPTERS[adapter](tmp_path / "afterturn.db", request) as wired:
@@ -137,7 +137,7 @@ class TestEvents:
             assert (depth.main, depth.retry, depth.dead_letters) == (0, 0, 1)
 
     @pytest.mark.parametrize("odd", ODD)
-    async def test_the_function_does_the_same(self, odd: str, engine: Engine) -> None:
+    async def test_the_function_does_the_same(self, odd: str, engine: FlakyEngine) -> None:
         """It names none of them in its answer: what is buried need not come again."""
         body, reason = ODD[odd]
         clock = ManualClock(T0)
@@ -146,7 +146,7 @@ class TestEvents:
         await publish(stream, "a@1")
         await putter(service, stream)("a", body)
         await publish(stream, "a@3")
-        mapping = Mapping(service, stream)
+        mapping = EventSourceMapping(service, stream)
         invocation = await mapping.event()
         answer = await respond(Bridge(stream, engine, ("topics",), visibility=LEASE), stream, invocation)
         assert answer == {"batchItemFailures": []}
@@ -158,7 +158,7 @@ class TestEvents:
     @pytest.mark.parametrize("number", ["9" * 18, "9" * 400, "9" * 5_000, "-1", "1e3", "\N{FULLWIDTH DIGIT ONE}"])
     @pytest.mark.parametrize("adapter", ["model", "emulator"])
     async def test_a_number_of_a_stranger_stops_neither_the_bridge_nor_the_letters(
-        self, adapter: str, number: str, request: pytest.FixtureRequest, engine: Engine
+        self, adapter: str, number: str, request: pytest.FixtureRequest, engine: FlakyEngine
     ) -> None:
         """Attributes are anybody's who may send: a time that no clock has, or one that is no number."""
         async with ADAPTERS[adapter](Path(), request) as wired:
@@ -193,7 +193,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("adapter", ["sqlite", "model"])
     async def test_a_record_for_a_consumer_that_no_bridge_has_ends_as_a_letter_and_comes_back(
-        self, adapter: str, tmp_path: Path, request: pytest.FixtureRequest, engine: Engine
+        self, adapter: str, tmp_path: Path, request: pytest.FixtureRequest, engine: FlakyEngine
     ) -> None:
         """Another version may have it, so it waits first; nobody else's records wait with it."""
         async with ADAPTERS[adapter](tmp_path / "afterturn.db", request) as wired:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.contract.machines import fast_folder
 from tests.contract.samples import T0, at
-from tests.faults.rig import LEASE, Counter, Outside, Rig, open_rig, registry_of
+from tests.faults.rig import LEASE, EffectLog, RecordingConsumer, Rig, open_rig, registry_of
 
 from afterturn.bridge.bridge import ReceiveOptions
 from afterturn.errors import StoreBusy, StoreError, StreamUnavailable
@@ -24,8 +24,8 @@ EFFECTS = {f"{name}:{conversation}:{one}" for name in CONSUMERS for conversation
 THREADS = {"c1": ["m1", "m3", "m4"], "c2": ["m2", "m5"]}
 
 
-def consumers(outside: Outside) -> Registry:
-    return registry_of(*CONSUMERS, counter=Counter(outside))
+def consumers(effects: EffectLog) -> Registry:
+    return registry_of(*CONSUMERS, consumer=RecordingConsumer(effects))
 
 
 class Caller:
@@ -49,7 +49,7 @@ class Caller:
             await rig.work()
 
 
-async def check(rig: Rig, outside: Outside) -> None:
+async def check(rig: Rig, effects: EffectLog) -> None:
     """Every turn once and in order, every reaction at the head, every effect known by one key."""
     for conversation_id, thread in THREADS.items():
         assert [one.id for one in await rig.store.messages(conversation_id)] == thread
@@ -59,23 +59,23 @@ async def check(rig: Rig, outside: Outside) -> None:
         for name in CONSUMERS:
             assert found.reactions[name].through == found.settled_at
             assert found.reactions[name].data == {"seen": thread}
-    assert set(outside.calls) == EFFECTS
-    assert len(outside.calls) <= len(EFFECTS) + len(THREADS), "each run that was cut off repeats one effect at most"
+    assert set(effects.calls) == EFFECTS
+    assert len(effects.calls) <= len(EFFECTS) + len(THREADS), "each run that was cut off repeats one effect at most"
     assert (await rig.ledger.audit()).clean
     depth = await rig.stream.depth()
     assert (depth.main, depth.retry, depth.dead_letters) == (0, 0, 0)
 
 
 async def live_and_die(path: Path, faults: Faults, *, one_file: bool) -> None:
-    outside, caller = Outside(), Caller()
-    with suppress(Crash), open_rig(path, consumers(outside), caller.clock, one_file=one_file, faults=faults) as rig:
+    effects, caller = EffectLog(), Caller()
+    with suppress(Crash), open_rig(path, consumers(effects), caller.clock, one_file=one_file, faults=faults) as rig:
         await rig.register()
         await caller.tell(rig)
-    with open_rig(path, consumers(outside), caller.clock, one_file=one_file) as rig:
+    with open_rig(path, consumers(effects), caller.clock, one_file=one_file) as rig:
         await rig.register()
         await caller.tell(rig, between=False)
         await rig.drain()
-        await check(rig, outside)
+        await check(rig, effects)
 
 
 async def count_calls(one_file: bool) -> int:
@@ -108,12 +108,12 @@ async def test_a_file_that_is_busy_now_and_then_loses_nothing(path: Path, seed: 
 
     What was given up on meanwhile is there for all to see, and is retried on demand.
     """
-    outside, caller = Outside(), Caller()
+    effects, caller = EffectLog(), Caller()
     faults = Faults.seeded(seed, 0.2, lambda: StoreBusy("busy"))
     chance = random.Random(seed)
-    with open_rig(path, consumers(outside), caller.clock, one_file=one_file) as rig:
+    with open_rig(path, consumers(effects), caller.clock, one_file=one_file) as rig:
         await rig.register()
-    with open_rig(path, consumers(outside), caller.clock, one_file=one_file, faults=faults) as rig:
+    with open_rig(path, consumers(effects), caller.clock, one_file=one_file, faults=faults) as rig:
         for _ in range(60):
             with suppress(StoreError, StreamUnavailable):
                 await caller.tell(rig, between=chance.random() < 0.5)
@@ -121,7 +121,7 @@ async def test_a_file_that_is_busy_now_and_then_loses_nothing(path: Path, seed: 
                 await rig.work()
             caller.clock.advance(LEASE)
     assert caller.answered == len(TOLD)
-    with open_rig(path, consumers(outside), caller.clock, one_file=one_file) as rig:
+    with open_rig(path, consumers(effects), caller.clock, one_file=one_file) as rig:
         await rig.drain()
         for failure in await rig.store.failures(limit=100):
             await rig.engine.retry(failure.consumer, failure.conversation_id)
@@ -130,7 +130,7 @@ async def test_a_file_that_is_busy_now_and_then_loses_nothing(path: Path, seed: 
             assert [one.id for one in await rig.store.messages(conversation_id)] == thread
             for name in CONSUMERS:
                 assert await rig.seen(name, conversation_id) == thread
-        assert set(outside.calls) == {
+        assert set(effects.calls) == {
             f"{name}:{conversation}:{one}" for name in CONSUMERS for conversation, one in TOLD
         }
         assert (await rig.ledger.audit()).clean
@@ -138,11 +138,11 @@ async def test_a_file_that_is_busy_now_and_then_loses_nothing(path: Path, seed: 
 
 async def test_the_running_service_survives_a_file_that_is_busy_now_and_then(path: Path) -> None:
     """Bridge and worker loops, as `afterturn up` runs them."""
-    outside, caller = Outside(), Caller()
+    effects, caller = EffectLog(), Caller()
     faults = Faults.seeded(7, 0.1, lambda: StoreBusy("busy"))
-    with open_rig(path, consumers(outside), caller.clock) as sound:
+    with open_rig(path, consumers(effects), caller.clock) as sound:
         await sound.register()
-        rig = Rig(sound.database, consumers(outside), caller.clock, faults=faults)
+        rig = Rig(sound.database, consumers(effects), caller.clock, faults=faults)
         stop, wake = asyncio.Event(), asyncio.Event()
         loops = [
             asyncio.create_task(rig.bridge.run(stop, wake, ReceiveOptions(batch=10), poll=0.001)),
@@ -159,6 +159,6 @@ async def test_the_running_service_survives_a_file_that_is_busy_now_and_then(pat
         for failure in await sound.store.failures(limit=100):
             await sound.engine.retry(failure.consumer, failure.conversation_id)
         await sound.drain()
-        assert set(outside.calls) == EFFECTS
+        assert set(effects.calls) == EFFECTS
         for name in CONSUMERS:
             assert [await sound.seen(name, one) for one in THREADS] == list(THREADS.values())

@@ -1,4 +1,4 @@
-"""The ledger: what is owed is named, reminded of and made up for, whatever went wrong before."""
+"""The ledger: debts are reported, swept and replayed, whatever went wrong before."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 from tests.contract.samples import T0, at, message, turn
-from tests.faults.rig import GRACE, Counter, Rig, open_rig, registry_of
+from tests.faults.rig import GRACE, RecordingConsumer, Rig, open_rig, registry_of
 
 from afterturn.errors import InvalidQuery, StreamUnavailable
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.ledger.debts import DebtState
-from afterturn.ledger.ledger import Selection
+from afterturn.ledger.ledger import Ledger, Selection
 from afterturn.model import Stamp
-from afterturn.store.port import ConsumerState
+from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.stream.port import Queue
-from afterturn.testing import Crash, Fault, Faults, Moment
+from afterturn.stream.sqs import SqsStream
+from afterturn.testing import Crash, Fault, Faults, ManualClock, Moment
 
 MINUTE = timedelta(minutes=1)
 NO_GRACE = timedelta(0)
@@ -35,11 +36,8 @@ async def lose_events(rig: Rig) -> None:
 async def settle_many(rig: Rig, count: int, text: str = "x") -> None:
     now = rig.clock()
 
-    async def one(number: int) -> None:
-        given = turn(f"c{number:04}", message("m", number / 100, text=text))
-        await rig.store.settle(given, now=now, emitter="worker")
-
-    await asyncio.gather(*(one(number) for number in range(count)))
+    turns = [turn(f"c{number:04}", message("m", number / 100, text=text)) for number in range(count)]
+    await asyncio.gather(*(rig.store.settle(settled, now=now, emitter="worker") for settled in turns))
 
 
 class TestAudit:
@@ -75,6 +73,21 @@ class TestAudit:
             assert audit.debts[0].conversation.id == "owing"
             assert progress == sorted(progress)
             assert progress[-1] == count + 1
+
+    async def test_every_page_of_dynamodb_is_read(self, dynamodb: Store, stream: SqsStream, clock: ManualClock) -> None:
+        """F46: eight rows of 200 KB are two pages; the one that is owed is the oldest, on the last page."""
+        consumers = [f"k{number}" for number in range(7)]
+        await dynamodb.register([Registration(name, clock(), ConsumerState.LIVE, NO_GRACE) for name in consumers])
+        stamp = Stamp(data={"text": "x" * 30_000})
+        for number in range(8):
+            settled = await dynamodb.settle(turn(f"c{number}", message("m", number)), now=at(number), emitter="worker")
+            for consumer in consumers if number else consumers[:-1]:
+                through = settled.event.occurred_at
+                await dynamodb.stamp(f"c{number}", consumer, stamp, through=through, now=at(number))
+        clock.set(at(3_600))
+        audit = await Ledger(dynamodb, stream, clock, "worker").audit()
+        assert (audit.checked, audit.owed, audit.failed) == (8, 1, 0)
+        assert [(debt.conversation.id, debt.consumer) for debt in audit.debts] == [("c0", "k6")]
 
     async def test_a_busy_conversation_cannot_hide_a_dead_consumer(self, path: Path) -> None:
         """A turn a minute: the newest is always fresh, the first unseen one is not."""
@@ -130,7 +143,7 @@ class TestAudit:
             assert (await rig.ledger.audit(grace=NO_GRACE)).clean
 
     @pytest.fixture(params=["Europe/London", "America/New_York"])
-    def host(self, request: pytest.FixtureRequest) -> Iterator[None]:
+    def host_time_zone(self, request: pytest.FixtureRequest) -> Iterator[None]:
         before = os.environ.get("TZ")
         os.environ["TZ"] = request.param
         time.tzset()
@@ -140,24 +153,22 @@ class TestAudit:
             os.environ["TZ"] = before
         time.tzset()
 
-    @pytest.mark.usefixtures("host")
-    async def test_daily_windows_meet_each_turn_once_on_any_host(self, path: Path) -> None:
-        """F38: the 25-hour day of London, with two turns at 01:30 local time."""
+    @pytest.mark.usefixtures("host_time_zone")
+    @pytest.mark.parametrize("begin", [datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 10, 24, tzinfo=UTC)])
+    async def test_daily_windows_meet_each_turn_once_on_any_host(self, path: Path, begin: datetime) -> None:
+        """F38: the 23-hour and the 25-hour day of London; on the latter two turns settle at 01:30 local time."""
         with open_rig(path, registry_of("topics")) as rig:
-            begin = datetime(2026, 10, 24, tzinfo=UTC)
             rig.clock.set(begin)
             await rig.register()
             for name, hours in (("before", 23.99), ("first", 24.5), ("second", 25.5), ("last", 47.99), ("after", 48)):
-                moment = begin + timedelta(hours=hours)
-                rig.clock.set(moment)
+                rig.clock.set(begin + timedelta(hours=hours))
                 await rig.settle(name, "m1")
-            found = []
+            days = []
             for day in range(3):
                 since = begin + timedelta(days=day)
-                part = Selection(since=since, until=since + timedelta(days=1))
-                audit = await rig.ledger.audit(part, grace=NO_GRACE)
-                found.append([debt.conversation.id for debt in audit.debts])
-            assert found == [["before"], ["last", "second", "first"], ["after"]]
+                audit = await rig.ledger.audit(Selection(since=since, until=since + timedelta(days=1)), grace=NO_GRACE)
+                days.append([debt.conversation.id for debt in audit.debts])
+            assert days == [["before"], ["last", "second", "first"], ["after"]]
 
 
 async def _see_all(rig: Rig, consumer: str) -> None:
@@ -168,7 +179,7 @@ async def _see_all(rig: Rig, consumer: str) -> None:
 
 
 class TestSweep:
-    async def test_a_lost_event_is_made_up_for(self, path: Path) -> None:
+    async def test_a_lost_event_is_re_emitted(self, path: Path) -> None:
         """Through the stream, which stays the only path; a second sweep has nothing to do."""
         with open_rig(path, registry_of("topics", "grade")) as rig:
             await rig.register()
@@ -184,7 +195,7 @@ class TestSweep:
             assert await rig.seen("topics", "c1") == await rig.seen("grade", "c1") == ["m1"]
             assert await rig.ledger.sweep() == ()
 
-    async def test_a_hopeless_debt_is_reminded_of_at_doubling_ages(self, path: Path) -> None:
+    async def test_an_unpaid_debt_is_re_emitted_at_doubling_ages(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
             await rig.register()
             await rig.settle("c1", "m1")
@@ -196,7 +207,7 @@ class TestSweep:
                     reminded.append(minute)
             assert reminded == [2, 4, 8, 16, 32, 64, 128, 256]
 
-    async def test_what_has_failed_is_left_to_people_and_to_the_next_turn(self, path: Path) -> None:
+    async def test_a_failed_reaction_is_not_swept(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
             await rig.register()
             await rig.settle("c1", "m1")
@@ -204,7 +215,7 @@ class TestSweep:
             rig.clock.advance(timedelta(days=1))
             assert await rig.ledger.sweep(everything=True) == ()
 
-    async def test_a_sweep_that_dies_half_way_is_finished_by_the_next(self, path: Path) -> None:
+    async def test_the_next_sweep_finishes_one_that_crashed(self, path: Path) -> None:
         """Nothing is marked as swept before it is."""
         fault = Faults.first(1, Fault(Moment.BEFORE, Crash), verb="publish")
         with open_rig(path, registry_of("topics"), stream_faults=fault) as rig:
@@ -231,7 +242,7 @@ class TestSweep:
             assert len(await rig.ledger.sweep()) == 1
             assert len(await rig.waiting_events(Queue.RETRY)) == 1
 
-    async def test_only_whom_one_asks_for_is_swept(self, path: Path) -> None:
+    async def test_a_sweep_of_chosen_consumers_re_emits_theirs_only(self, path: Path) -> None:
         """And such a sweep does not count as the regular one."""
         with open_rig(path, registry_of("topics", "grade")) as rig:
             await rig.register()
@@ -243,18 +254,18 @@ class TestSweep:
 
 
 class TestReplay:
-    async def test_a_newcomer_catches_up_with_history_in_shadow_and_is_promoted(self, path: Path) -> None:
+    async def test_a_new_consumer_replays_history_in_shadow_and_is_promoted(self, path: Path) -> None:
         """It owed nothing; asked, it owes, works unseen and in silence, and then is as good as the others."""
-        counter = Counter()
+        consumer = RecordingConsumer()
         registry = registry_of("topics")
-        registry.add("late", counter, quiet="0s", max_wait="0s", shadow=True)
+        registry.add("late", consumer, quiet="0s", max_wait="0s", shadow=True)
         with open_rig(path, registry) as rig:
             await rig.register("topics")
             for number in range(3):
                 await rig.settle(f"c{number}", "m1")
             await rig.work()
             await _forget(rig, "late")
-            counter.outside.calls.clear()
+            consumer.effects.calls.clear()
             rig.clock.advance(MINUTE)
             await rig.register("late", state=ConsumerState.SHADOW)
             assert (await rig.ledger.audit(grace=NO_GRACE)).clean
@@ -263,13 +274,13 @@ class TestReplay:
             await rig.drain()
             inbox = Inbox(rig.store, rig.clock)
             assert all("late" not in row.states for row in (await inbox.page(InboxQuery())).rows)
-            assert counter.outside.calls == []
+            assert consumer.effects.calls == []
             await rig.store.set_state("late", ConsumerState.LIVE)
             rows = (await inbox.page(InboxQuery())).rows
             assert [row.stamp("late") for row in rows] == [{"seen": ["m1"]}] * 3
             assert (await rig.ledger.audit(grace=NO_GRACE)).clean
 
-    async def test_a_replay_of_what_was_seen_emits_nothing(self, path: Path) -> None:
+    async def test_a_replay_of_seen_turns_emits_nothing(self, path: Path) -> None:
         with open_rig(path, registry_of("topics", "grade")) as rig:
             await rig.register()
             await settle_many(rig, 4)
@@ -277,9 +288,9 @@ class TestReplay:
             assert await rig.ledger.replay() == 0
             assert (await rig.stream.depth()).retry == 0
 
-    async def test_a_replay_that_is_repeated_while_it_waits_doubles_nothing(self, path: Path) -> None:
-        counter = Counter()
-        with open_rig(path, registry_of("late", counter=counter)) as rig:
+    async def test_a_replay_repeated_while_its_events_wait_emits_nothing_twice(self, path: Path) -> None:
+        consumer = RecordingConsumer()
+        with open_rig(path, registry_of("late", consumer=consumer)) as rig:
             await settle_many(rig, 4)
             await lose_events(rig)
             rig.clock.advance(MINUTE)
@@ -288,11 +299,11 @@ class TestReplay:
                 await rig.ledger.replay(consumers=["late"])
             assert (await rig.stream.depth()).retry == 4
             await rig.drain()
-            assert len(counter.outside.calls) == 4
+            assert len(consumer.effects.calls) == 4
 
     @pytest.mark.parametrize("moment", list(Moment))
     @pytest.mark.parametrize("dies_at", range(12))
-    async def test_a_replay_that_dies_goes_on_when_it_is_run_again(
+    async def test_a_second_run_completes_a_replay_that_crashed_at_any_call(
         self, path: Path, dies_at: int, moment: Moment
     ) -> None:
         """Wherever it dies: what was asked for is owed, and the rest is asked for by the second run."""
@@ -311,7 +322,7 @@ class TestReplay:
                 assert await after.seen("late", f"c{number:04}") == ["m"]
 
     @pytest.mark.parametrize("moment", list(Moment))
-    async def test_what_a_dead_replay_asked_for_is_swept(self, path: Path, moment: Moment) -> None:
+    async def test_the_sweep_emits_what_a_crashed_replay_had_requested(self, path: Path, moment: Moment) -> None:
         """Even where nobody runs it again: history of last year comes within the grace period, not a year later."""
         with open_rig(path, registry_of("late")) as rig:
             await rig.settle("c1", "m1")
@@ -330,7 +341,7 @@ class TestReplay:
             await after.work()
             assert await after.seen("late", "c1") == ["m1"]
 
-    async def test_any_selection_is_replayed_with_progress_and_in_measure(self, path: Path) -> None:
+    async def test_a_selection_is_replayed_with_progress_and_a_rate(self, path: Path) -> None:
         with open_rig(path, registry_of("late")) as rig:
             for number in range(6):
                 about = {"property_id": ("p1", "p2", None)[number % 3]}
@@ -356,7 +367,7 @@ class TestReplay:
                 await rig.ledger.replay(consumers=["topics", "topic"])
             assert (await rig.stream.depth()).retry == 0
 
-    async def test_a_retired_consumer_is_not_replayed_unasked(self, path: Path) -> None:
+    async def test_a_retired_consumer_is_replayed_only_by_name(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
             await rig.register()
             await rig.settle("c1", "m1")

@@ -1,4 +1,4 @@
-"""A turn is saved, and its event cannot be published (F35)."""
+"""A turn is saved, and its event cannot be published (F35): in SQLite, and on DynamoDB with the strict FIFO model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 from tests.contract.samples import T0, at, message, turn
-from tests.faults.rig import GRACE, Rig, open_rig, registry_of
+from tests.contract.stream import receive
+from tests.faults.rig import GRACE, LEASE, Rig, open_rig, registry_of
+from tests.fifo import FifoService, unreachable
 
 from afterturn.errors import InvalidRecord, NotFound, StoreBusy, StreamUnavailable
+from afterturn.event import read_event
+from afterturn.ledger.ledger import Ledger
 from afterturn.model import FlushMode, Turn
+from afterturn.settle import Settler
+from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.stream.port import Queue
-from afterturn.testing import Crash, Fault, Faults, Moment
+from afterturn.stream.sqs import SqsStream
+from afterturn.testing import Crash, Fault, Faults, ManualClock, Moment, faulty
 
 
 def down(times: int, moment: Moment = Moment.BEFORE) -> Faults:
@@ -167,3 +174,44 @@ async def test_the_end_of_a_call_is_published_as_it_was_saved(path: Path) -> Non
         (event,) = await rig.waiting_events()
         assert event == receipt.event
         assert (event.immediate, event.origin, event.property_id, event.occurred_at) == (True, "voice", "p1", T0)
+
+
+@pytest.mark.parametrize("moment", list(Moment))
+async def test_an_unreachable_queue_costs_neither_the_turn_nor_its_order(
+    dynamodb: Store, service: FifoService, stream: SqsStream, clock: ManualClock, moment: Moment
+) -> None:
+    """Both tries of the first turn fail; a second turn goes out; then the caller repeats the first by its key."""
+    faults = Faults.first(2, Fault(moment, unreachable), verb="send_message")
+    failing = SqsStream(faulty(service, faults), stream._queues, clock)
+    settler = Settler(dynamodb, failing, clock, "web")
+    first = await settler.settle(turn("c1", message("m1", 0), key="k1"))
+    assert first.new
+    clock.advance(timedelta(seconds=1))
+    second = await settler.settle(turn("c1", message("m2", 1), key="k2"))
+    repeated = await settler.settle(turn("c1", message("m1", 0), key="k1"))
+    assert (repeated.new, repeated.event.event_id) == (False, first.event.event_id)
+    assert [stored.id for stored in await dynamodb.messages("c1")] == ["m1", "m2"]
+    published = [read_event(delivery.body).event_id for delivery in await receive(stream)]
+    assert second.event.event_id in published
+    window = await dynamodb.window("c1", "topics")
+    assert window is not None
+    assert [stored.id for stored in window.messages] == ["m1", "m2"]
+    assert window.through == second.event.occurred_at
+
+
+@pytest.mark.parametrize("moment", list(Moment))
+async def test_after_a_crash_between_commit_and_send_the_sweep_emits_the_same_event(
+    dynamodb: Store, stream: SqsStream, clock: ManualClock, moment: Moment
+) -> None:
+    await dynamodb.register([Registration("topics", clock(), ConsumerState.LIVE, timedelta(0))])
+    crashing = Settler(dynamodb, faulty(stream, Faults.first(1, Fault(moment, Crash), verb="publish")), clock, "web")
+    with pytest.raises(Crash):
+        await crashing.settle(turn("c1", message("m1", 0), key="k1"))
+    conversation = await dynamodb.conversation("c1")
+    assert conversation is not None
+    assert conversation.settled_at == T0
+    clock.advance(timedelta(hours=1))
+    ledger = Ledger(dynamodb, stream, clock, "worker")
+    assert len(await ledger.sweep()) == 1
+    (swept,) = await stream.receive(Queue.RETRY, limit=10, visibility=LEASE)
+    assert read_event(swept.body).event_id == f"turn:c1:{int(T0.timestamp() * 1000)}"

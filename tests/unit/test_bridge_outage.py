@@ -85,17 +85,17 @@ async def test_all_loops_of_a_bridge_tell_of_one_outage(tmp_path: Path, told: To
     with open_rig(tmp_path / "a.db", registry_of("topics")) as rig:
         for number in range(4):
             await rig.settle(f"c{number}", "m1")
-        rig.moody.down = 10**6
+        rig.signaler.down = 10**6
         stop = asyncio.Event()
         running = asyncio.create_task(
             rig.bridge.run(stop, asyncio.Event(), ReceiveOptions(batch=10, long_polls=4), poll=0.001)
         )
-        while not rig.moody.refusals:  # noqa: ASYNC110 - asks a bridge
+        while not rig.signaler.refusals:  # noqa: ASYNC110 - asks a bridge
             await asyncio.sleep(0.001)
         rig.clock.advance(timedelta(hours=13))
         await asyncio.sleep(0.03)
-        rig.moody.down = 0
-        while len({one.conversation_id for one in rig.moody.taken}) < 4 or "bridge_resumed" not in told.lines[-1]:
+        rig.signaler.down = 0
+        while len({one.conversation_id for one in rig.signaler.taken}) < 4 or "bridge_resumed" not in told.lines[-1]:
             rig.clock.advance(timedelta(hours=13))
             await asyncio.sleep(0.005)
         stop.set()

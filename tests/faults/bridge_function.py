@@ -1,4 +1,4 @@
-"""The function that the emulator invokes: the bridge over SQS, with an engine that writes down what it is told."""
+"""The function that the emulator invokes: the bridge over SQS, with an engine that appends its signals to a file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from afterturn.stream.port import Delivery, Receipt
 from afterturn.stream.sqs import QueueUrls, SqsStream
 
 
-class Unburying(SqsStream):
-    """The first burial fails, as it does when the dead letters cannot be reached."""
+class FlakyStream(SqsStream):
+    """The first dead letter cannot be sent."""
 
     failed = False
 
@@ -29,14 +29,16 @@ class Unburying(SqsStream):
         await super().dead_letter(delivery, reason=reason)
 
 
-class Writer:
+class FileEngine:
     """Appends a line for each batch."""
 
     async def ready(self) -> None:
         pass
 
     async def signal(self, signals: Sequence[Signal], receipts: Sequence[Receipt]) -> SignalResult:
-        write(" ".join(f"{one.consumer}/{one.conversation_id}@{to_text(one.occurred_at)}" for one in signals))
+        write(
+            " ".join(f"{signal.consumer}/{signal.conversation_id}@{to_text(signal.occurred_at)}" for signal in signals)
+        )
         return SignalResult()
 
 
@@ -50,8 +52,8 @@ async def opener() -> AsyncIterator[tuple[Bridge, Invocations]]:
     account = os.environ["ACCOUNT"]
     access = Access(region="us-east-1", endpoint=os.environ["ENDPOINT"], access_key=account, secret_key="test")
     async with open_client("sqs", access) as client:
-        stream = Unburying(client, QueueUrls(*os.environ["QUEUES"].split()), system_clock)
-        yield Bridge(stream, Writer(), ["topics"], visibility=timedelta(seconds=30)), stream
+        stream = FlakyStream(client, QueueUrls(*os.environ["QUEUES"].split()), system_clock)
+        yield Bridge(stream, FileEngine(), ["topics"], visibility=timedelta(seconds=30)), stream
 
 
 handler = Handler(opener)
