@@ -29,7 +29,7 @@ from tests.crash.workers import ACKNOWLEDGED, DATABASE, Place, imported, opened
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
 from afterturn.errors import WorkerCrashed
-from afterturn.ledger.debts import Debt
+from afterturn.ledger.ledger import Debt
 from afterturn.store.pagination import all_conversations
 
 OUTCOME = "outcome.pickle"

@@ -36,7 +36,7 @@ from afterturn.aws.session import Access, open_client
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
 from afterturn.event import read_event
-from afterturn.ledger.debts import DebtState
+from afterturn.ledger.ledger import DebtState
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal.protocol import reaction_id

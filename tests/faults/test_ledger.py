@@ -16,8 +16,7 @@ from tests.faults.rig import GRACE, RecordingConsumer, Rig, open_rig, registry_o
 
 from afterturn.errors import InvalidQuery, StreamUnavailable
 from afterturn.inbox import Inbox, InboxQuery
-from afterturn.ledger.debts import DebtState
-from afterturn.ledger.ledger import Ledger, Selection
+from afterturn.ledger.ledger import DebtState, Ledger, Selection
 from afterturn.model import Stamp
 from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.stream.port import Queue

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract.samples import T0, at
 
-from afterturn.ledger.debts import Debt, DebtState, doublings, overdue_after, remind
-from afterturn.ledger.ledger import Selection
+from afterturn.ledger.ledger import Debt, DebtState, Selection, doublings, overdue_after, remind
 from afterturn.model import Conversation, StoredStamp
 from afterturn.reactions.state import ReactionState, reaction_state, reaction_states
 from afterturn.store.port import ConsumerState, Range, Registration

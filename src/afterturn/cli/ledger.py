@@ -28,8 +28,7 @@ from afterturn.cli.output import facts, note, table, write_json
 from afterturn.config import Settings
 from afterturn.errors import InvalidInput
 from afterturn.inbox.presentation import count, duration
-from afterturn.ledger.debts import Debt
-from afterturn.ledger.ledger import Audit, Selection
+from afterturn.ledger.ledger import Audit, Debt, Selection
 
 Grace = Annotated[
     str | None,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afterturn.consumers.agreement import agrees, load_answers
 from afterturn.consumers.phrases import Phrase, PhraseBook, ReadText, WordLists, compile_phrase, read
-from afterturn.consumers.rules import RuleFile, load_rules
+from afterturn.consumers.rules import RuleFile, agrees, load_answers, load_rules
 from afterturn.model import Urgency
 
 CATEGORIES = (

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from afterturn.consumers.phrases import Phrase, WordLists, compile_phrase
+from afterturn.consumers.phrases import Phrase, PhraseBook, WordLists, compile_phrase, read
 from afterturn.errors import ConfigError
 
 
@@ -98,3 +98,23 @@ def load_rules(path: str | Path | None, shipped: str) -> RuleFile:
         raise ConfigError(f"{path}: is not UTF-8 text") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+_OPENING_CHARS = 200
+_OPENING_WORDS = 8
+
+
+def load_answers() -> PhraseBook[bool]:
+    """The ways to say yes (True) and no (False)."""
+    file = load_rules(None, "agreement.toml")
+    return PhraseBook(
+        (meaning == "yes", phrase)
+        for meaning in ("yes", "no")
+        for phrase in file.phrases(f"answers.{meaning}", file.table("answers").get(meaning))
+    )
+
+
+def agrees(text: str, answers: PhraseBook[bool]) -> bool:
+    """Whether a message opens with a yes, and not with a no."""
+    opening = " ".join(text[:_OPENING_CHARS].split()[:_OPENING_WORDS])
+    return answers.find(read(opening)) == {True}

@@ -10,11 +10,10 @@ from pydantic import SecretStr
 
 from afterturn.clock import Clock, system_clock
 from afterturn.consumers import grade, inbound_package, maintenance, topics
-from afterturn.consumers.alerts import log_alert, webhook_alert
 from afterturn.consumers.maintenance import AlertSink
 from afterturn.consumers.repairs import load_repair_rules
 from afterturn.consumers.tone import load_tone_rules
-from afterturn.consumers.webhook import endpoint
+from afterturn.consumers.webhook import endpoint, log_alert, webhook_alert
 from afterturn.reactions.registry import Registry
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from afterturn.consumers.agreement import agrees, load_answers
 from afterturn.consumers.phrases import Phrase, PhraseBook, ReadText, read
-from afterturn.consumers.rules import RuleFile, load_rules
+from afterturn.consumers.rules import RuleFile, agrees, load_answers, load_rules
 from afterturn.model import Direction, Message, Role, Stamp
 from afterturn.reactions.registry import Handler
 from afterturn.reactions.window import ReactionContext, TurnWindow

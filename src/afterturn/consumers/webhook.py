@@ -1,8 +1,10 @@
-"""Signed delivery after the Standard Webhooks specification (https://www.standardwebhooks.com)."""
+"""Signed delivery after the Standard Webhooks specification (https://www.standardwebhooks.com), and where alerts go."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +15,11 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue, SecretStr
 
+from afterturn.clock import Clock, system_clock, to_text
+from afterturn.consumers.maintenance import Alert, AlertSink
 from afterturn.errors import ConfigError, DeliveryFailed
 from afterturn.signing import signed_headers, signer
+from afterturn.telemetry import alerts_raised, log
 
 TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
@@ -92,3 +97,37 @@ def _tls() -> ssl.SSLContext:
     import httpx  # noqa: PLC0415 - see above
 
     return httpx.create_ssl_context()
+
+
+async def log_alert(alert: Alert) -> None:
+    """One line at level CRITICAL, and one count, for each alert."""
+    alerts_raised.labels(kind=alert.kind).inc()
+    log(
+        "red_alert",
+        level=logging.CRITICAL,
+        kind=alert.kind,
+        conversation_id=alert.conversation_id,
+        property_id=alert.property_id,
+        message_id=alert.message_id,
+    )
+
+
+def webhook_alert(endpoint: SignedEndpoint, clock: Clock = system_clock) -> AlertSink:
+    """Logs, and delivers ``conversation.red_alert``; raises DeliveryFailed so that the reaction tries again."""
+
+    async def deliver(alert: Alert) -> None:
+        webhook_id = f"msg_{hashlib.sha256(alert.idempotency_key.encode()).hexdigest()[:32]}"
+        body: dict[str, JsonValue] = {
+            "type": "conversation.red_alert",
+            "timestamp": to_text(alert.at),
+            "data": {
+                "conversationId": alert.conversation_id,
+                "propertyId": alert.property_id,
+                "kind": alert.kind,
+                "messageId": alert.message_id,
+            },
+        }
+        await endpoint.send(webhook_id, body, clock())
+        await log_alert(alert)
+
+    return deliver

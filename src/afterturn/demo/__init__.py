@@ -14,8 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from afterturn.clock import floor_millis, parse_duration
-from afterturn.importers.records import ImportedConversation
-from afterturn.importers.turns import make_turns
+from afterturn.importers.records import ImportedConversation, make_turns
 from afterturn.model import Channel, ConversationMeta, FlushMode, Message, Turn, parse
 
 

@@ -24,9 +24,8 @@ from afterturn.errors import InvalidInput
 from afterturn.ids import check_region
 
 from . import dialogues, jsonl, mbox, sms_xml, telegram_export
-from .detection import Format, detect_format, known_formats
 from .records import BadRecord, ImportedConversation, ImportOptions
-from .source import ImportFile
+from .source import Format, ImportFile, detect_format, known_formats
 
 __all__ = [
     "BadRecord",

@@ -17,9 +17,8 @@ from typing import Any
 
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
-from .records import BadRecord, ImportedConversation, ImportOptions, make_record
+from .records import BadRecord, ImportedConversation, ImportOptions, make_record, make_turns
 from .source import ImportFile, json_object
-from .turns import make_turns
 
 PROPERTIES = 40
 _START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ key of the line: reactions are done again, not believed. :func:`document` makes 
 Messages are taken by time, those of one instant as they stand. ``turns`` is optional and says where turns ended:
 each ends with the message ``through`` at the time ``at``; two that end with the same message are a turn with
 messages and one without (a voice call that was saved before it ended). What no turn names is cut by
-:func:`~afterturn.importers.turns.cut`.
+:func:`~afterturn.importers.records.cut`.
 
 A bad message is named and the rest of its conversation comes in; a bad ``conversation`` keeps out its line. An
 unusable ``turns`` is named and the messages are cut as if it were not there.
@@ -41,9 +41,8 @@ from afterturn.model import (
     Turn,
 )
 
-from .records import BadRecord, ImportedConversation, ImportOptions, make_record, time_problem
+from .records import BadRecord, ImportedConversation, ImportOptions, make_record, make_turns, thread_order, time_problem
 from .source import ImportFile, json_object
-from .turns import make_turns, thread_order
 
 
 class TurnEnd(Record):

@@ -41,9 +41,17 @@ from afterturn.channels.email.reader import (
 from afterturn.ids import legal_id
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
 
-from .records import MAX_PARTICIPANTS, BadRecord, ImportedConversation, ImportOptions, make_record, time_problem
+from .records import (
+    MAX_PARTICIPANTS,
+    BadRecord,
+    ImportedConversation,
+    ImportOptions,
+    make_record,
+    make_turns,
+    thread_order,
+    time_problem,
+)
 from .source import ImportFile
-from .turns import make_turns, thread_order
 
 MAX_MAIL_BYTES = 96 * 2**20
 MAX_HEADER_BYTES = 2**20

@@ -36,9 +36,10 @@ from .records import (
     ImportOptions,
     from_millis,
     make_record,
+    make_turns,
+    thread_order,
 )
 from .source import ImportFile
-from .turns import make_turns, thread_order
 
 MAX_ELEMENT_CHARS = 192 * 2**20
 """More than this without a new element is not a message with a film in it but an attack on memory."""

@@ -35,9 +35,10 @@ from .records import (
     ImportOptions,
     from_seconds,
     make_record,
+    make_turns,
+    thread_order,
 )
 from .source import ImportFile, json_object
-from .turns import make_turns, thread_order
 
 MAX_FILE_BYTES = 512 * 2**20
 

@@ -12,10 +12,9 @@ from pydantic import SecretStr
 from tests.unit.consumers.helpers import START, KeptClaims, context, customer, run_in_windows, stored, thread, window
 from tests.unit.consumers.receiver import SECRET, Receiver, receiving
 
-from afterturn.consumers.alerts import webhook_alert
 from afterturn.consumers.inbound_package import MAX_MESSAGES, inbound_package_handler
 from afterturn.consumers.maintenance import Alert
-from afterturn.consumers.webhook import SignedEndpoint, endpoint
+from afterturn.consumers.webhook import SignedEndpoint, endpoint, webhook_alert
 from afterturn.errors import ConfigError, DeliveryFailed
 from afterturn.reactions.registry import Handler
 

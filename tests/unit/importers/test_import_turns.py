@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.importers.turns import make_turns, split_into_turns, thread_order
+from afterturn.importers.records import make_turns, split_into_turns, thread_order
 from afterturn.model import (
     MAX_TURN_BYTES,
     MAX_TURN_MESSAGES,

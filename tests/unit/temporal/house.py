@@ -24,7 +24,7 @@ from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.engine import TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner
-from afterturn.reactions.temporal.state import WorkflowState
+from afterturn.reactions.temporal.workflow import WorkflowState
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_architecture import loaded_by
 
 
-@pytest.mark.parametrize("module", ["engine", "client", "protocol", "state"])
+@pytest.mark.parametrize("module", ["engine", "client", "protocol"])
 def test_the_bridges_half_loads_no_worker(module: str) -> None:
     loaded = loaded_by(f"import afterturn.bridge.bridge, afterturn.reactions.temporal.{module}")
     assert not {name for name in loaded if name.startswith("temporalio.worker")}

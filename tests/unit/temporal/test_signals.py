@@ -22,8 +22,7 @@ from afterturn.clock import system_clock
 from afterturn.reactions.port import Signal
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.protocol import SignalPayload
-from afterturn.reactions.temporal.state import WorkflowState
-from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
+from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN, WorkflowState
 from afterturn.reactions.window import ReactionContext, TurnWindow
 
 ODD: list[tuple[str, list[Any]]] = [

@@ -21,8 +21,7 @@ from afterturn.clock import EPOCH, parse_duration, to_text
 from afterturn.errors import NotFound
 from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.inbox.filters import BY_NAME
-from afterturn.ledger.debts import Debt
-from afterturn.ledger.ledger import Selection
+from afterturn.ledger.ledger import Debt, Selection
 from afterturn.model import Id, Label, Record, Time
 from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey

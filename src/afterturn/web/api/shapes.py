@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from afterturn.backbone import Backbone
 from afterturn.clock import to_text
 from afterturn.errors import AfterturnError, EngineUnavailable, StreamUnavailable
-from afterturn.ledger.debts import DebtState
+from afterturn.ledger.ledger import DebtState
 from afterturn.model import Conversation, Direction, Id, Message, Record, Role, SettledTurn, Time, WorkOrder
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState, Failure, Registration

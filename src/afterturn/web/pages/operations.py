@@ -13,8 +13,7 @@ from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import TimeWindow
 from afterturn.inbox.presentation import count, duration
-from afterturn.ledger.debts import DebtState
-from afterturn.ledger.ledger import Selection
+from afterturn.ledger.ledger import DebtState, Selection
 from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
