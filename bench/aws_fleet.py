@@ -18,7 +18,7 @@ from afterturn.model import Channel, ConversationMeta, Direction, Message, Role,
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.plans import recency_attributes
 from afterturn.store.dynamodb.requests import Plain, to_item
-from afterturn.store.invariants import preview_of
+from afterturn.store.invariants import preview_of, to_dump
 
 PROPERTIES = 200
 CONSUMERS = ("topics", "grade", "maintenance", "inbound-package")
@@ -102,4 +102,4 @@ def _stamp(consumer: str, through: datetime, chance: random.Random) -> Plain:
         "inbound-package": {"inbound": 8, "handed": 8, "through": to_text(through)},
     }
     stamp = StoredStamp(through=through, at=through + timedelta(seconds=2), data=data[consumer])
-    return rows.stamp_item(stamp, rows.to_dump(stamp.data), 1)
+    return rows.stamp_item(stamp, to_dump(stamp.data), 1)

@@ -19,7 +19,8 @@ from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, 
 from afterturn.reactions.port import Engine, Runner
 from afterturn.reactions.registry import Registry
 from afterturn.settle import Settler, SettleResult
-from afterturn.store.port import ConsumerState, Job, Registration, Store
+from afterturn.store.jobs import Job
+from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.store.search import Searcher, run_search_indexer
 from afterturn.stream.port import Stream
 

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.errors import InvalidEvent
-from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, Time, invalid, unchecked
+from afterturn.model import UNASSIGNED, Channel, FlushMode, Id, Label, Origin, SettledTurn, Time, invalid, unchecked
 
 
 def _whole_millis(at: datetime) -> datetime:
@@ -94,6 +94,19 @@ def make_event(
         occurred_at=occurred_at,
         event_id=event_id(conversation_id, occurred_at),
         flush_mode=flush_mode,
+    )
+
+
+def event_of(turn: SettledTurn) -> TurnSettled:
+    """The event of a turn that was settled before."""
+    return make_event(
+        conversation_id=turn.conversation_id,
+        property_id=turn.property_id,
+        origin=turn.origin,
+        channel=turn.channel,
+        emitter=turn.emitter,
+        occurred_at=turn.occurred_at,
+        flush_mode=turn.flush_mode,
     )
 
 

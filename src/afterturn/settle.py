@@ -13,7 +13,8 @@ from afterturn.errors import NotFound, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.model import Conversation, ConversationMeta, FlushMode, Message, Turn
 from afterturn.store.invariants import check_edit_time, check_times
-from afterturn.store.port import Job, Writer
+from afterturn.store.jobs import Job
+from afterturn.store.port import Writer
 from afterturn.stream.port import Publisher
 
 

@@ -13,7 +13,7 @@ from tests.cli.command import add_garbage, call, interrupt, line, query, run, st
 from afterturn import App
 from afterturn.cli.run import what_is_left
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role
-from afterturn.store.port import Job
+from afterturn.store.jobs import Job
 
 OwnApp = Callable[[str], str]
 

@@ -12,7 +12,8 @@ from tests.contract.samples import T0, message, meta, turn
 from afterturn.errors import InvalidRecord
 from afterturn.settle import Settler
 from afterturn.sqlite.database import Database
-from afterturn.store.port import Job, Store
+from afterturn.store.jobs import Job
+from afterturn.store.port import Store
 from afterturn.store.sqlite import SqliteStore
 from afterturn.stream.sqlite import SqliteStream
 from afterturn.testing import ManualClock

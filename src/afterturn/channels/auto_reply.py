@@ -38,7 +38,8 @@ from afterturn.ids import digest, legal_id
 from afterturn.jobs.runner import JobHandler, RetryLater, RetryPolicy
 from afterturn.model import Channel, Conversation, ConversationMeta, Direction, FlushMode, Message, Role, Turn
 from afterturn.store.invariants import FUTURE_TOLERANCE_HOURS
-from afterturn.store.port import Job, LeasedJob, StateStore
+from afterturn.store.jobs import Job, LeasedJob
+from afterturn.store.state import StateStore
 
 
 @dataclass(frozen=True, slots=True)

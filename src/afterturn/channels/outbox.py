@@ -34,7 +34,8 @@ from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.jobs.runner import JobHandler, RetryLater, RetryPolicy
 from afterturn.model import Channel, Conversation, ConversationMeta, Message, SendProblem
-from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
+from afterturn.store.jobs import Job, JobQueue, LeasedJob
+from afterturn.store.state import StateStore
 
 LEASE = timedelta(minutes=15)
 """Longer than sending the longest message takes: when the lease expires, parts that are begun become uncertain."""

@@ -9,7 +9,7 @@ import typer
 
 from afterturn.cli.options import Db, Json, Profiled, open_existing, settings_of
 from afterturn.cli.output import note, table, write_json
-from afterturn.store.port import OptOut, OptOutKey
+from afterturn.store.state import OptOut, OptOutKey
 
 _PAGE = 1_000
 

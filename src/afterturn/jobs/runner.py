@@ -18,8 +18,8 @@ from afterturn import telemetry
 from afterturn.clock import Clock
 from afterturn.errors import AfterturnError
 from afterturn.jobs.locks import Lock, Locks
-from afterturn.store.jobs import MAX_JOBS
-from afterturn.store.port import Job, JobQueue, LeasedJob, StateStore
+from afterturn.store.jobs import MAX_JOBS, Job, JobQueue, LeasedJob
+from afterturn.store.state import StateStore
 
 _DEFERRAL = timedelta(seconds=2)
 """Delay of jobs whose conversation is locked by another process. It does not count as an attempt."""

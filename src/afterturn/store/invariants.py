@@ -1,23 +1,27 @@
-"""The rules that a store applies inside its transactions. Pure, so that both adapters decide alike."""
+"""The rules and conversions that a store applies inside its transactions. Pure, so that both adapters decide alike."""
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from afterturn.clock import MILLISECOND, floor_millis, to_utc
+from afterturn.clock import MILLISECOND, floor_millis, from_text, to_utc
 from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import (
     MAX_PARTICIPANTS,
     MAX_PREVIEW_CHARS,
     Conversation,
     ConversationMeta,
+    Direction,
     Message,
     MessagePreview,
+    Role,
+    SendProblem,
     StoredStamp,
     Text,
     Turn,
@@ -34,6 +38,12 @@ MAX_PREVIEW_BYTES = 300
 _PREVIEW_SOURCE_CHARS = 4 * MAX_PREVIEW_CHARS
 """As much of a text is read for its preview; runs of white space beyond that are not worth reading."""
 _MAX_CLUSTER_CHARS = 16
+
+_DIRECTIONS = {direction.value: direction for direction in Direction}
+_ROLES = {role.value: role for role in Role}
+
+to_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Compact JSON: it keeps every number and every empty text as it was given."""
 
 
 def check_times(
@@ -126,6 +136,21 @@ def preview_of(message: Message) -> MessagePreview:
         text=preview_text(message.text),
         attachments=len(message.attachments),
         send_problem=None,
+    )
+
+
+def read_preview(value: Mapping[str, Any]) -> MessagePreview:
+    """The preview again, from its JSON object as a store keeps it."""
+    problem = value.get("sendProblem")
+    return unchecked(
+        MessagePreview,
+        message_id=value["messageId"],
+        direction=_DIRECTIONS[value["direction"]],
+        role=_ROLES[value["role"]],
+        at=from_text(value["at"]),
+        text=value["text"],
+        attachments=value.get("attachments") or 0,
+        send_problem=None if problem is None else SendProblem.model_validate(problem),
     )
 
 

@@ -22,13 +22,11 @@ from afterturn.model import (
     SendProblem,
     SettledTurn,
     Stamp,
-    StoredStamp,
     Turn,
     WorkOrder,
 )
-from afterturn.store.invariants import MAX_VALUE_BYTES
-from afterturn.store.jobs import MAX_JOBS, Job, JobQueue, LeasedJob, WaitingJob
-from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, StateStore, Ties
+from afterturn.store.jobs import Job, JobQueue
+from afterturn.store.state import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,35 +296,3 @@ class StoreReader(Protocol):
 
 class Store(Writer, Stamper, StateStore, JobQueue, Editor, StoreReader, Protocol):
     """All of it, as an adapter provides it."""
-
-
-__all__ = [
-    "MAX_JOBS",
-    "MAX_VALUE_BYTES",
-    "ConsumerState",
-    "Editor",
-    "Failure",
-    "FailureKey",
-    "Job",
-    "JobQueue",
-    "LeasedJob",
-    "OptOut",
-    "OptOutKey",
-    "Range",
-    "ReactionWindow",
-    "RecencyKey",
-    "Registration",
-    "Settled",
-    "Slice",
-    "Stamper",
-    "StateRecord",
-    "StateRecords",
-    "StateStore",
-    "Store",
-    "StoreReader",
-    "StoredStamp",
-    "Ties",
-    "WaitingJob",
-    "WorkOrderKey",
-    "Writer",
-]

@@ -17,7 +17,9 @@ from tests.contract.store.factory import StoreFactory
 
 from afterturn.errors import InvalidInput, InvalidRecord
 from afterturn.model import MAX_TURN_MESSAGES
-from afterturn.store.port import MAX_JOBS, MAX_VALUE_BYTES, Job, LeasedJob, Store, WaitingJob
+from afterturn.store.invariants import MAX_VALUE_BYTES
+from afterturn.store.jobs import MAX_JOBS, Job, LeasedJob, WaitingJob
+from afterturn.store.port import Store
 
 MINUTE = timedelta(minutes=1)
 KINDS = count()

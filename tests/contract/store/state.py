@@ -14,7 +14,9 @@ from tests.contract.store.factory import StoreFactory
 
 from afterturn.errors import InvalidRecord, StoreDamaged
 from afterturn.model import Channel, Time
-from afterturn.store.port import MAX_VALUE_BYTES, OptOut, OptOutKey, StateRecord, Store, Ties
+from afterturn.store.invariants import MAX_VALUE_BYTES
+from afterturn.store.port import Store
+from afterturn.store.state import OptOut, OptOutKey, StateRecord, Ties
 
 
 class First(StateRecord):

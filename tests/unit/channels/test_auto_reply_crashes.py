@@ -12,7 +12,7 @@ from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import ANSWER
 from afterturn.errors import StoreError
 from afterturn.jobs.runner import JobBatch, JobRunner
-from afterturn.store.port import LeasedJob
+from afterturn.store.jobs import LeasedJob
 
 __all__ = ["rig"]
 

@@ -18,7 +18,8 @@ from afterturn.channels.types import InboundMessage, Thread
 from afterturn.ids import digest
 from afterturn.jobs.runner import JobRunner
 from afterturn.model import Channel, Role
-from afterturn.store.port import MAX_VALUE_BYTES, Job
+from afterturn.store.invariants import MAX_VALUE_BYTES
+from afterturn.store.jobs import Job
 from afterturn.store.state import dump_state
 
 __all__ = ["rig"]

@@ -14,7 +14,7 @@ from afterturn.channels.state import MessageDetails, Route, ThreadEntry, message
 from afterturn.channels.types import SuppressReason
 from afterturn.errors import StoreError
 from afterturn.model import Channel, ConversationMeta, Message, Turn
-from afterturn.store.port import OptOut, StateRecord
+from afterturn.store.state import OptOut, StateRecord
 
 __all__ = ["rig"]
 

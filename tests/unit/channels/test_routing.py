@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from afterturn.channels.routing import Directory, RoutingRule, next_rule, resolve_property
 from afterturn.channels.types import Party
-from afterturn.store.port import MAX_VALUE_BYTES
+from afterturn.store.invariants import MAX_VALUE_BYTES
 from afterturn.store.state import dump_state
 
 DIRECTORY = Directory(accounts={"oak@x.example": "oak", "elm@x.example": "elm"}, people={"ann@y.example": "elm"})

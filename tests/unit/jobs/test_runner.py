@@ -15,7 +15,7 @@ from tests.contract.samples import T0, meta
 from afterturn.errors import StoreBusy
 from afterturn.jobs.runner import JobHandler, JobRunner, RetryLater, RetryPolicy
 from afterturn.sqlite.database import Database
-from afterturn.store.port import Job, LeasedJob
+from afterturn.store.jobs import Job, LeasedJob
 from afterturn.store.sqlite import SqliteStore
 from afterturn.testing import ManualClock
 

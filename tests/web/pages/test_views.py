@@ -17,7 +17,7 @@ from afterturn.errors import InvalidInput
 from afterturn.inbox import InboxQuery, TimeWindow
 from afterturn.inbox.presentation import age
 from afterturn.model import Status
-from afterturn.store.port import MAX_VALUE_BYTES
+from afterturn.store.invariants import MAX_VALUE_BYTES
 from afterturn.store.state import dump_state, load_state
 from afterturn.web.pages.conversation import readable, text_parts, web_link
 from afterturn.web.pages.history import MOST_CONSUMERS, PlotSlot, Point, Span, worst

@@ -34,7 +34,7 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.invariants import JobKey
-from afterturn.store.port import Job
+from afterturn.store.jobs import Job
 
 JobsToAdd = Mapping[JobKey, tuple[Job, str]]
 """Each with its value as JSON."""

@@ -24,7 +24,6 @@ from afterturn.model import (
     MessagePreview,
     Origin,
     Role,
-    SendProblem,
     SettledTurn,
     Status,
     StoredStamp,
@@ -33,7 +32,8 @@ from afterturn.model import (
 )
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.requests import Plain
-from afterturn.store.port import Job
+from afterturn.store.invariants import read_preview
+from afterturn.store.jobs import Job
 
 E = TypeVar("E", Channel, Status)
 
@@ -41,11 +41,6 @@ STAMP = "stamp:"
 """Each consumer's stamp is an attribute of its own, so its update changes no other attribute."""
 
 _WIDTH = len(to_text(EPOCH))
-
-
-def to_dump(value: object) -> str:
-    """Compact JSON: it keeps every number and every empty text as it was given."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def time_or_none(value: object) -> datetime | None:
@@ -81,21 +76,8 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         message_count=item.get("messageCount") or 0,
         assignee=item.get("assignee"),
         revision=item.get("revision") or 0,
-        preview=preview(item["preview"]) if item.get("preview") else None,
+        preview=read_preview(item["preview"]) if item.get("preview") else None,
         reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
-    )
-
-
-def preview(item: Mapping[str, Any]) -> MessagePreview:
-    problem = item.get("sendProblem")
-    return MessagePreview.model_construct(
-        message_id=item["messageId"],
-        direction=Direction(item["direction"]),
-        role=Role(item["role"]),
-        at=from_text(item["at"]),
-        text=item["text"],
-        attachments=item.get("attachments") or 0,
-        send_problem=None if problem is None else SendProblem.model_validate(problem),
     )
 
 

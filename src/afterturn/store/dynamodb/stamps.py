@@ -39,6 +39,7 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Table, WriteConflict
+from afterturn.store.invariants import to_dump
 from afterturn.store.port import ConsumerState, Failure, FailureKey, ReactionWindow, Registration
 
 _MAX_WORK_ORDERS = MAX_TRANSACTION_ITEMS - 2
@@ -77,7 +78,7 @@ class StampStore:
         self, conversation_id: str, consumer: str, stamp: Stamp, *, through: datetime, now: datetime
     ) -> bool:
         """Writes nothing for an unknown conversation."""
-        data = rows.to_dump(stamp.model_dump(mode="json")["data"])
+        data = to_dump(stamp.model_dump(mode="json")["data"])
         written = rows.stamp_item(StoredStamp.model_construct(through=through, at=now), data, 0)
         size = item_bytes({rows.STAMP + consumer: written})
         if size > MAX_ITEM_BYTES:
@@ -177,7 +178,7 @@ class StampStore:
 
     async def claim(self, name: str, key: str, value: JsonValue = None) -> JsonValue:
         until = self._clock() + self._claims_kept
-        item = {"kind": "claim", "value": rows.to_dump(value), TTL_ATTRIBUTE: int(until.timestamp())}
+        item = {"kind": "claim", "value": to_dump(value), TTL_ATTRIBUTE: int(until.timestamp())}
         if (size := item_bytes(item)) > MAX_ITEM_BYTES - 4096:
             raise InvalidRecord("value", f"of the claim has {size} bytes; DynamoDB holds {MAX_ITEM_BYTES} an item")
 

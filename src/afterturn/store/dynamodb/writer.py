@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord, NotFound
-from afterturn.event import TurnSettled, make_event
+from afterturn.event import TurnSettled, event_of
 from afterturn.model import (
     MAX_TURN_MESSAGES,
     Conversation,
@@ -26,7 +26,6 @@ from afterturn.model import (
     ConversationPatch,
     Message,
     SendProblem,
-    SettledTurn,
     Status,
     Turn,
     WorkOrder,
@@ -60,7 +59,8 @@ from afterturn.store.dynamodb.requests import (
     update,
 )
 from afterturn.store.dynamodb.table import Table, WriteConflict
-from afterturn.store.port import Job, Settled
+from afterturn.store.jobs import Job
+from afterturn.store.port import Settled
 
 _MAX_SAVED_BYTES = 3_000_000
 
@@ -311,7 +311,7 @@ class ConversationWriter:
         else:
             item = await self._turn_reaching(conversation_id, repeat.seq)
         assert item is not None, "a turn is written with what is known of it"
-        return Settled(_event_of(rows.turn(item, conversation_id, property_id)), new=False, published=False)
+        return Settled(event_of(rows.turn(item, conversation_id, property_id)), new=False, published=False)
 
     async def _turn_reaching(self, conversation_id: str, seq: int) -> dict[str, object] | None:
         """The turn that settled a message saved before it. Rare, so it reads all turns."""
@@ -373,18 +373,6 @@ def _parts(messages: Sequence[Message]) -> list[list[Message]]:
         parts[-1].append(message)
         size += message_size
     return parts
-
-
-def _event_of(turn: SettledTurn) -> TurnSettled:
-    return make_event(
-        conversation_id=turn.conversation_id,
-        property_id=turn.property_id,
-        origin=turn.origin,
-        channel=turn.channel,
-        emitter=turn.emitter,
-        occurred_at=turn.occurred_at,
-        flush_mode=turn.flush_mode,
-    )
 
 
 def _patch_attributes(patch: ConversationPatch, message_count: int) -> Plain:

@@ -19,6 +19,7 @@ from afterturn import telemetry
 from afterturn.errors import StoreError
 from afterturn.model import Message
 from afterturn.sqlite.database import Database
+from afterturn.store.invariants import to_dump
 from afterturn.store.port import Range, RecencyKey, Slice
 from afterturn.store.search import Candidates, SearchResult
 from afterturn.store.sqlite import rows
@@ -88,7 +89,7 @@ class SqliteSearch:
         self, part: Range, ids: Sequence[str], *, before: RecencyKey | None = None, limit: int
     ) -> Slice:
         where, values = rows.recency_conditions(part, before)
-        names = rows.to_dump(list(ids))
+        names = to_dump(list(ids))
 
         def unit(connection: sqlite3.Connection) -> Slice:
             fetched = connection.execute(
@@ -101,7 +102,7 @@ class SqliteSearch:
         return await self._database.read(unit)
 
     async def by_property(self, ids: Sequence[str]) -> Mapping[str | None, tuple[str, ...]]:
-        names = rows.to_dump(list(ids))
+        names = to_dump(list(ids))
 
         def unit(connection: sqlite3.Connection) -> dict[str | None, tuple[str, ...]]:
             ids_by_property: defaultdict[str | None, list[str]] = defaultdict(list)
@@ -331,7 +332,7 @@ def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> 
         block: (conversation_id, number)
         for block, conversation_id, number in connection.execute(
             "SELECT block, conversation_id, number FROM json_each(?) CROSS JOIN search_blocks ON block = value",
-            (rows.to_dump(sorted({entry // BLOCK for entry in entries})),),
+            (to_dump(sorted({entry // BLOCK for entry in entries})),),
         )
     }
     seqs_by_id: defaultdict[str, list[int]] = defaultdict(list)

@@ -12,6 +12,7 @@ from afterturn.clock import from_text, to_text
 from afterturn.errors import NotFound
 from afterturn.model import Stamp, StoredStamp, WorkOrder
 from afterturn.store import invariants
+from afterturn.store.invariants import to_dump
 from afterturn.store.port import ConsumerState, ReactionWindow, Registration
 from afterturn.store.sqlite import rows
 from afterturn.store.sqlite.writer import find
@@ -63,7 +64,7 @@ def stamp(
             consumer,
             to_text(through),
             to_text(now),
-            rows.to_dump(new_stamp.model_dump(mode="json")["data"]),
+            to_dump(new_stamp.model_dump(mode="json")["data"]),
         ),
     )
     for order in new_stamp.work_orders:
@@ -109,7 +110,7 @@ def request(connection: sqlite3.Connection, conversation_id: str, consumers: Seq
 def claim(connection: sqlite3.Connection, name: str, key: str, value: JsonValue) -> JsonValue:
     connection.execute(
         "INSERT INTO claims (name, key, value) VALUES (?,?,?) ON CONFLICT DO NOTHING",
-        (name, key, rows.to_dump(value)),
+        (name, key, to_dump(value)),
     )
     (taken,) = connection.execute("SELECT value FROM claims WHERE name = ? AND key = ?", (name, key)).fetchone()
     stored: JsonValue = rows.from_dump(taken)

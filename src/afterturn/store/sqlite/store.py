@@ -24,29 +24,23 @@ from afterturn.model import (
 )
 from afterturn.sqlite.database import Database
 from afterturn.store import invariants
+from afterturn.store.jobs import Job, LeasedJob, WaitingJob
 from afterturn.store.port import (
     ConsumerState,
     Failure,
     FailureKey,
-    Job,
-    LeasedJob,
-    OptOut,
-    OptOutKey,
     Range,
     ReactionWindow,
     RecencyKey,
     Registration,
     Settled,
     Slice,
-    StateRecord,
-    StateRecords,
-    WaitingJob,
     WorkOrderKey,
 )
 from afterturn.store.sqlite import rows, stamps, state, writer
 from afterturn.store.sqlite.state import add_job
 from afterturn.store.sqlite.writer import Outbox
-from afterturn.store.state import TypedReads, dump_state
+from afterturn.store.state import OptOut, OptOutKey, StateRecord, StateRecords, TypedReads, dump_state
 
 
 class SqliteStore(TypedReads):

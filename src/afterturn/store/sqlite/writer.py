@@ -9,7 +9,7 @@ from typing import Any
 
 from afterturn.clock import to_text
 from afterturn.errors import NotFound
-from afterturn.event import TurnSettled, make_event
+from afterturn.event import TurnSettled, event_of, make_event
 from afterturn.model import (
     Channel,
     Conversation,
@@ -23,7 +23,9 @@ from afterturn.model import (
     WorkOrder,
 )
 from afterturn.store import invariants
-from afterturn.store.port import Job, Settled
+from afterturn.store.invariants import to_dump
+from afterturn.store.jobs import Job
+from afterturn.store.port import Settled
 from afterturn.store.sqlite import full_text, rows
 from afterturn.store.sqlite.state import add_job
 
@@ -95,7 +97,7 @@ def settle(
     jobs: Iterable[tuple[Job, str]] = (),
 ) -> Settled:
     meta = turn.conversation
-    claim = rows.to_dump((meta.id, turn.key)) if turn.key else None
+    claim = to_dump((meta.id, turn.key)) if turn.key else None
     if claim and (known_turn := _settled_under(connection, meta.id, claim)):
         return Settled(known_turn, new=False, published=outbox is not None)
     head = _head(connection, meta.id)
@@ -225,7 +227,7 @@ def _merge(connection: sqlite3.Connection, head: _Head, meta: ConversationMeta) 
     participants, contact_name = head.participants, head.contact_name
     if meta.participants:
         merged = invariants.merge_participants(tuple(rows.from_dump(participants)), meta.participants)
-        participants = rows.to_dump(merged)
+        participants = to_dump(merged)
         contact_name = invariants.merge_contact_name(merged, contact_name, meta.participants, meta.contact_name)
     if (property_id, participants, contact_name) != (head.property_id, head.participants, head.contact_name):
         connection.execute(
@@ -266,7 +268,7 @@ def _insert(
                 message.direction.value,
                 message.role.value,
                 message.text,
-                rows.to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
+                to_dump([a.to_json() for a in message.attachments]) if message.attachments else "[]",
                 rows.text_or_none(message.edited_at),
                 message.whole,
             ),
@@ -294,22 +296,12 @@ def _settled_under(connection: sqlite3.Connection, conversation_id: str, claim: 
 
 def _turn_at(connection: sqlite3.Connection, conversation_id: str, occurred: str) -> TurnSettled:
     """The event of a turn that was settled before."""
-    turn = rows.turn(
-        connection.execute(
-            f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
-            "WHERE t.conversation_id = ? AND occurred_at = ?",
-            (conversation_id, occurred),
-        ).fetchone()
-    )
-    return make_event(
-        conversation_id=turn.conversation_id,
-        property_id=turn.property_id,
-        origin=turn.origin,
-        channel=turn.channel,
-        emitter=turn.emitter,
-        occurred_at=turn.occurred_at,
-        flush_mode=turn.flush_mode,
-    )
+    row = connection.execute(
+        f"SELECT {rows.TURN} FROM turns t JOIN conversations c ON c.id = t.conversation_id "
+        "WHERE t.conversation_id = ? AND occurred_at = ?",
+        (conversation_id, occurred),
+    ).fetchone()
+    return event_of(rows.turn(row))
 
 
 def edit_message(
@@ -340,7 +332,7 @@ def set_send_problem(
     connection.execute(
         "UPDATE conversations SET preview = json_set(preview, '$.sendProblem', json(?)) "
         "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
-        (rows.to_dump(None if problem is None else problem.to_json()), conversation_id, message_id),
+        (to_dump(None if problem is None else problem.to_json()), conversation_id, message_id),
     )
 
 

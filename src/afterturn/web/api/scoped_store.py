@@ -18,7 +18,8 @@ from afterturn.errors import InvalidCursor, InvalidRecord, NotFound
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.cursor import PROBLEM, decode_position, encode_position
 from afterturn.model import ConversationPatch, Message, SettledTurn, Time, WorkOrder, check_id
-from afterturn.store.port import StateRecord, StateStore, StoreReader, WorkOrderKey
+from afterturn.store.port import StoreReader, WorkOrderKey
+from afterturn.store.state import StateRecord, StateStore
 from afterturn.web.roles import Scope
 
 T = TypeVar("T")

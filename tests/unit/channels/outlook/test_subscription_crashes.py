@@ -29,7 +29,7 @@ from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import open_channels
 from afterturn.channels.outlook.subscriptions import POLL_INTERVAL, RENEW_BELOW, MailboxState, actions_due
 from afterturn.errors import StoreBusy
-from afterturn.store.port import Job, LeasedJob
+from afterturn.store.jobs import Job, LeasedJob
 from afterturn.store.state import StateRecord, dump_state, load_state
 from afterturn.testing import ManualClock
 
