@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from afterturn import telemetry
 from afterturn.bridge.plan import BatchPlan, backoff, held_up, plan_batch
-from afterturn.errors import EngineUnavailable, StoreError, StreamUnavailable
+from afterturn.errors import AfterturnError, EngineUnavailable, StoreError, StreamUnavailable
 from afterturn.event import TurnSettled
 from afterturn.reactions.port import RefusedSignal, Signaler
 from afterturn.stream.port import Delivery, Queue, Receipt, Stream
@@ -46,6 +46,8 @@ class ReceiveOptions:
     long_polls: int = 0
     rest: float = 0.0
 
+
+OnOutage = Callable[[AfterturnError], None]
 
 IN_PROCESS = ReceiveOptions(rest=0.05)
 """For a stream in this process."""
@@ -79,31 +81,30 @@ class Bridge:
             for queue in (*[Queue.MAIN] * options.long_polls, Queue.RETRY):
                 group.create_task(self._receive(stop, asyncio.Event(), (queue,), options, poll))
 
-    async def pump(self, queue: Queue, *, limit: int) -> int:
-        """Receive one batch and handle it; returns the number of records. Raises EngineUnavailable."""
+    async def pump(self, queue: Queue, *, limit: int, on_outage: OnOutage | None = None) -> int:
+        """Receive one batch, signal every consumer of its events, and acknowledge the records that are done.
+
+        Returns the number of records. Raises EngineUnavailable after releasing the batch; ``on_outage`` is called
+        before.
+        """
         batch = await self._stream.receive(queue, limit=limit, visibility=self._visibility)
         if batch:
-            await self.handle(batch)
+            outcome = await self.deliver(batch, visibility=self._visibility, on_outage=on_outage)
+            if outcome.done:
+                await self._stream.ack(outcome.done)
+            if outcome.down is not None:
+                raise outcome.down
         return len(batch)
 
-    async def handle(self, batch: Sequence[Delivery]) -> None:
-        """Signal every consumer of every event, and acknowledge the records that are done.
-
-        Raises EngineUnavailable after releasing the batch.
-        """
-        outcome = await self.deliver(batch, visibility=self._visibility)
-        if outcome.done:
-            await self._stream.ack(outcome.done)
-        if outcome.down is not None:
-            raise outcome.down
-
-    async def deliver(self, batch: Sequence[Delivery], *, visibility: timedelta | None = None) -> BatchResult:
+    async def deliver(
+        self, batch: Sequence[Delivery], *, visibility: timedelta | None = None, on_outage: OnOutage | None = None
+    ) -> BatchResult:
         """Signal every consumer of every event; returns what may be acknowledged: nothing before it is safe elsewhere.
 
         Only an invalid record goes to the dead letters. If a consumer refuses, the event is deferred to the retry
         queue for that consumer, and the record is done. A record that fails is released, together with the records
         behind it in its group. ``visibility``: while the engine works, records are kept invisible for this long at a
-        time.
+        time. ``on_outage`` is called with the error of an engine that does not answer, before records are released.
         """
         plan = plan_batch(batch, self._consumers)
         not_moved = [delivery for delivery, reason in plan.invalid if not await self._dead_letter(delivery, reason)]
@@ -122,6 +123,8 @@ class Bridge:
             async with self._kept_invisible(receipts, visibility):
                 result = await self._engine.signal(plan.signals, receipts)
         except EngineUnavailable as error:
+            if on_outage is not None:
+                on_outage(error)
             await self._release(valid, error=type(error).__name__)
             return BatchResult(done=(), failed=(*failed, *valid), down=error)
         if result.acknowledged:
@@ -139,6 +142,12 @@ class Bridge:
         them. If receives wait for records, those that wait when the outage begins may use up a second one.
         """
         pause, loop = poll, next(self._loops)
+
+        def begin_outage(error: AfterturnError) -> None:
+            # Before the batch is released: the engine may answer another loop meanwhile, and this is the same outage.
+            self._down = self._down or isinstance(error, EngineUnavailable)
+            self._outage.begin(loop, type(error).__name__)
+
         while not stop.is_set():
             wake.clear()
             try:
@@ -146,14 +155,13 @@ class Bridge:
                     await self._engine.ready()
                     self._down = False
                     self._outage.answered()
-                handled = [await self.pump(queue, limit=options.batch) for queue in queues]
+                handled = [await self.pump(queue, limit=options.batch, on_outage=begin_outage) for queue in queues]
                 self._outage.end(loop)
                 pause = poll
             except (EngineUnavailable, StreamUnavailable, StoreError) as error:
                 handled = []
-                self._down = self._down or isinstance(error, EngineUnavailable)
                 pause = min(pause * 2, 30.0)
-                self._outage.begin(loop, type(error).__name__)
+                begin_outage(error)
             if not any(handled):
                 await wait_any(stop, wake, timeout=pause)
             elif options.rest and max(handled) < options.batch:

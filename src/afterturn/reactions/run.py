@@ -1,13 +1,18 @@
-"""One run of a consumer: the same on every engine. The engine decides when, and writes the outcome."""
+"""One run of a consumer, its retries and its reports: the same on every engine.
+
+The engine decides when to run, and writes the outcome.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from afterturn import telemetry
 from afterturn.errors import ConfigError
 from afterturn.model import Stamp
 from afterturn.reactions.registry import Consumer
@@ -43,9 +48,11 @@ async def run_consumer(
 ) -> Stamp:
     """Run a consumer over a window, within its timeout; returns what to stamp.
 
-    Raises whatever the consumer raises, TimeoutError, or ConfigError where it returns what is no stamp or cannot be
-    stored. A shadow run, and a run over a conversation that is itself a test (synthetic or gauntlet), has no effects:
-    nothing is sent out, and work orders are left out.
+    Raises whatever the consumer raises, TimeoutError, or ConfigError if it cancels itself or returns what is no stamp
+    or cannot be stored; CancelledError only if the run itself was cancelled.
+
+    A shadow run, and a run over a conversation that is itself a test (synthetic or gauntlet), has no effects: nothing
+    is sent out, and work orders are left out.
     """
     test = window.conversation.synthetic or window.conversation.gauntlet
     context = ReactionContext(
@@ -62,8 +69,15 @@ async def run_consumer(
         through=window.through,
         previous=window.conversation.reactions.get(consumer.name),
     )
-    async with asyncio.timeout(consumer.timeout.total_seconds()):
-        stamp = await consumer.handler(turns, context)
+    try:
+        async with asyncio.timeout(consumer.timeout.total_seconds()):
+            stamp = await consumer.handler(turns, context)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # The consumer cancelled a task of its own and let the error out: a failure, not a shutdown of the worker.
+        raise ConfigError(f"consumer {consumer.name!r} ended in CancelledError: {error}") from error
     if not isinstance(stamp, Stamp):
         raise ConfigError(f"consumer {consumer.name!r} returned {type(stamp).__name__}, not a Stamp")
     try:
@@ -83,6 +97,25 @@ def retry_delay(attempt: int, chance: random.Random) -> timedelta:
     return longest * (0.5 + chance.random() / 2)
 
 
+def report_success(consumer: str, *, stamped: bool) -> None:
+    """Count a run that did not fail. ``stamped``: false if there was nothing new to run over."""
+    telemetry.reactions_run.labels(consumer=consumer, outcome="stamped" if stamped else "nothing_new").inc()
+
+
+def report_failure(consumer: str, conversation_id: str, attempt: int, failure: Exception, *, last: bool) -> None:
+    """Count and log a failed run. ``last``: no attempt is left, so the reaction counts as failed."""
+    telemetry.reactions_run.labels(consumer=consumer, outcome="failed" if last else "retried").inc()
+    telemetry.log(
+        "reaction_failed" if last else "reaction_retried",
+        level=logging.ERROR if last else logging.WARNING,
+        consumer=consumer,
+        conversation_id=conversation_id,
+        attempt=attempt,
+        error=error_kind(failure),
+        location=telemetry.error_location(failure),
+    )
+
+
 def error_kind(error: BaseException) -> str:
-    """What may be told of an error: its type. Its text can hold content."""
+    """The part of an error that may be logged and stored: its type. Its text can hold content."""
     return type(error).__name__

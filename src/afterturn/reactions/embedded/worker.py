@@ -11,12 +11,12 @@ from functools import partial
 
 from afterturn import telemetry
 from afterturn.clock import Clock
-from afterturn.errors import ConfigError, LeaseLost, StoreError, WorkerCrashed
+from afterturn.errors import LeaseLost, StoreError, WorkerCrashed
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import due_queue
 from afterturn.reactions.embedded.due_queue import ClaimedReaction
 from afterturn.reactions.registry import Consumer, Registry
-from afterturn.reactions.run import EffectsPolicy, error_kind, retry_delay, run_consumer
+from afterturn.reactions.run import EffectsPolicy, error_kind, report_failure, report_success, retry_delay, run_consumer
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, ReactionWindow, Store
 from afterturn.store.sqlite import stamps
@@ -165,12 +165,6 @@ class EmbeddedWorker:
                     attempt=claimed.attempt,
                     shadow=consumer.name in self._shadows,
                 )
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # The consumer cancelled something of its own and let that out: its failure, not our shutdown.
-            failure = ConfigError(f"consumer {consumer.name!r} ended in CancelledError: {error}")
         except Exception as error:
             failure = error
         try:
@@ -200,7 +194,7 @@ class EmbeddedWorker:
                 stamps.stamp(connection, claimed.conversation_id, consumer.name, stamp, window.through, now)
 
         await self._database.write(unit)
-        telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped" if stamp else "nothing_new").inc()
+        report_success(consumer.name, stamped=stamp is not None)
 
     async def _fail(
         self, consumer: Consumer, claimed: ClaimedReaction, window: ReactionWindow | None, failure: Exception
@@ -208,26 +202,18 @@ class EmbeddedWorker:
         now = self._clock()
         last = claimed.attempt >= consumer.attempts or isinstance(failure, WorkerCrashed)
         delay = retry_delay(claimed.attempt, self._chance)
-        kind = error_kind(failure)
 
         def unit(connection: sqlite3.Connection) -> None:
             if not last or window is None:
                 # A window that could not be read is nothing that the consumer did.
                 due_queue.retry_later(connection, claimed, now + delay, counted=window is not None)
             elif due_queue.give_up(connection, claimed, consumer.debounce):
-                stamps.fail(connection, claimed.conversation_id, consumer.name, window.through, kind, now)
+                stamps.fail(
+                    connection, claimed.conversation_id, consumer.name, window.through, error_kind(failure), now
+                )
 
         await self._database.write(unit)
-        telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()
-        telemetry.log(
-            "reaction_failed" if last else "reaction_retried",
-            level=logging.ERROR if last else logging.WARNING,
-            consumer=consumer.name,
-            conversation_id=claimed.conversation_id,
-            attempt=claimed.attempt,
-            error=kind,
-            location=telemetry.error_location(failure),
-        )
+        report_failure(consumer.name, claimed.conversation_id, claimed.attempt, failure, last=last)
 
     async def _renew(self) -> None:
         """Keep the leases of everything that runs here."""

@@ -20,10 +20,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from afterturn import telemetry
 from afterturn.clock import Clock, from_text, to_text
-from afterturn.errors import ConfigError, StoreError
+from afterturn.errors import StoreError
 from afterturn.model import Stamp, Time
 from afterturn.reactions.registry import Consumer, Registry
-from afterturn.reactions.run import EffectsPolicy, error_kind, run_consumer
+from afterturn.reactions.run import EffectsPolicy, error_kind, report_failure, report_success, run_consumer
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.protocol import GiveUpRequest, RunRequest, RunResult
 from afterturn.store.port import ConsumerState, ReactionWindow, Store
@@ -49,51 +49,53 @@ class Activities:
         return (self.react, self.give_up, self.stamp)
 
     @activity.defn(name=protocol.REACT)
-    async def react(self, given: RunRequest) -> RunResult:
+    async def react(self, request: RunRequest) -> RunResult:
         """Run a consumer over what it has not seen, and stamp."""
-        consumer = self._consumer(given)
+        consumer = self._consumer(request)
         async with self._slot(consumer), _heartbeats():
             try:
-                window = await self._store.window(given.conversation_id, consumer.name)
+                window = await self._store.window(request.conversation_id, consumer.name)
                 shadow = window is not None and await self._is_shadow(consumer)
             except StoreError as error:
                 raise _repeated(error) from None
             if window is None or _given_up(window, consumer):
-                telemetry.reactions_run.labels(consumer=consumer.name, outcome="nothing_new").inc()
+                report_success(consumer.name, stamped=False)
                 return RunResult(protocol.NOTHING_NEW)
-            failure = await self._run(consumer, window, given, shadow=shadow)
+            failure = await self._run(consumer, window, request, shadow=shadow)
         if failure is None:
-            telemetry.reactions_run.labels(consumer=consumer.name, outcome="stamped").inc()
+            report_success(consumer.name, stamped=True)
             return RunResult(protocol.STAMPED)
-        _tell_failed(consumer, given, failure)
+        report_failure(
+            consumer.name, request.conversation_id, request.attempt, failure, last=request.attempt >= consumer.attempts
+        )
         return RunResult(protocol.FAILED, through=to_text(window.through), error=error_kind(failure))
 
     @activity.defn(name=protocol.GIVE_UP)
-    async def give_up(self, given: GiveUpRequest) -> None:
+    async def give_up(self, request: GiveUpRequest) -> None:
         """Mark a failure in the store."""
         try:
             await self._store.fail(
-                given.conversation_id,
-                given.consumer,
-                through=from_text(given.through),
-                error=given.error,
+                request.conversation_id,
+                request.consumer,
+                through=from_text(request.through),
+                error=request.error,
                 now=self._clock(),
             )
         except StoreError as error:
             raise _repeated(error) from None
 
     @activity.defn(name=protocol.STAMP)
-    async def stamp(self, given: dict[str, Any]) -> bool:
+    async def stamp(self, payload: dict[str, Any]) -> bool:
         """For foreign workflows that stand in the ledger, in any language: write what they have seen.
 
         Keys: ``consumer``, ``conversationId``, ``through`` (the ``occurredAt`` of the newest turn that they have
         handled) and ``data`` (an object; the inbox shows it). Returns whether it was written: a stamp never moves back.
         """
         try:
-            foreign = self._registry.foreign[given["consumer"]]
-            stamp = Stamp(data=given.get("data", {}))
-            through: datetime = _TIME.validate_python(given["through"])
-            conversation_id = str(given["conversationId"])
+            foreign = self._registry.foreign[payload["consumer"]]
+            stamp = Stamp(data=payload.get("data", {}))
+            through: datetime = _TIME.validate_python(payload["through"])
+            conversation_id = str(payload["conversationId"])
         except (KeyError, ValueError) as error:
             raise ApplicationError(
                 "no stamp of a foreign consumer of this app", type=error_kind(error), non_retryable=True
@@ -103,19 +105,19 @@ class Activities:
         except StoreError as error:
             raise _repeated(error) from None
 
-    def _consumer(self, given: RunRequest) -> Consumer:
-        if given.consumer in self._registry:
-            return self._registry[given.consumer]
+    def _consumer(self, request: RunRequest) -> Consumer:
+        if request.consumer in self._registry:
+            return self._registry[request.consumer]
         known = ", ".join(self._registry.names) or "none"
         telemetry.log(
             "consumer_unknown",
             level=logging.ERROR,
-            consumer=given.consumer,
-            conversation_id=given.conversation_id,
+            consumer=request.consumer,
+            conversation_id=request.conversation_id,
             attempt=activity.info().attempt,
         )
         raise ApplicationError(
-            f"this worker has no consumer {given.consumer!r} (it has: {known}); start one that has",
+            f"this worker has no consumer {request.consumer!r} (it has: {known}); start one that has",
             type="UnknownConsumer",
         )
 
@@ -135,7 +137,7 @@ class Activities:
             self._free[consumer.name] += 1
 
     async def _run(
-        self, consumer: Consumer, window: ReactionWindow, given: RunRequest, *, shadow: bool
+        self, consumer: Consumer, window: ReactionWindow, request: RunRequest, *, shadow: bool
     ) -> Exception | None:
         """Run and stamp; returns the consumer's failure, if it failed."""
         try:
@@ -145,22 +147,18 @@ class Activities:
                 claims=self._store,
                 policy=self._policy,
                 now=self._clock(),
-                attempt=given.attempt,
+                attempt=request.attempt,
                 shadow=shadow,
             )
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # The consumer cancelled something of its own and let that out: its failure, not our shutdown.
-            return ConfigError(f"consumer {consumer.name!r} ended in CancelledError: {error}")
+        except asyncio.CancelledError:
+            raise
         except Exception as error:
             return error
         except BaseException as error:
             raise _repeated(error) from None
         try:
             await self._store.stamp(
-                given.conversation_id, consumer.name, stamp, through=window.through, now=self._clock()
+                request.conversation_id, consumer.name, stamp, through=window.through, now=self._clock()
             )
         except StoreError as error:
             raise _repeated(error) from None
@@ -185,20 +183,6 @@ def _given_up(window: ReactionWindow, consumer: Consumer) -> bool:
 def _repeated(error: BaseException) -> ApplicationError:
     """Only the kind of an error may stand in a history."""
     return ApplicationError(f"{error_kind(error)}; it is tried again", type=error_kind(error))
-
-
-def _tell_failed(consumer: Consumer, given: RunRequest, failure: Exception) -> None:
-    last = given.attempt >= consumer.attempts
-    telemetry.reactions_run.labels(consumer=consumer.name, outcome="failed" if last else "retried").inc()
-    telemetry.log(
-        "reaction_failed" if last else "reaction_retried",
-        level=logging.ERROR if last else logging.WARNING,
-        consumer=consumer.name,
-        conversation_id=given.conversation_id,
-        attempt=given.attempt,
-        error=error_kind(failure),
-        location=telemetry.error_location(failure),
-    )
 
 
 @asynccontextmanager
