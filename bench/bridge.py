@@ -10,50 +10,32 @@ signalling. First every workflow is new, then each is signalled again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.event import TurnSettled, make_event
-from afterturn.model import Channel, FlushMode, Origin, Stamp
-from afterturn.reactions.registry import Registry
-from afterturn.reactions.temporal import protocol
+from afterturn.model import Channel, FlushMode, Origin
 from afterturn.reactions.temporal.client import Address, Connection
 from afterturn.reactions.temporal.signaler import TemporalSignaler
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.sqlite.database import Database
 from afterturn.stream.port import Delivery, Queue, Receipt
 from afterturn.stream.sqlite import SqliteStream
-from bench import bursts, files, servers
+from bench import bursts, files, servers, signals
 from bench.measure import Report, Stopwatch, Took, figure, ratio
 
-CONSUMERS = ("topics", "grade")
-BATCH = 10
-"""Records of one receive from SQS, or of one Lambda invocation."""
 PARALLEL = 32
-LEASE = timedelta(seconds=30)
 NEW, EXISTING = "new workflows", "existing workflows"
 AGAIN = 2
 """Signals that an existing workflow gets in a round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One signalWithStart."""
-
-    workflow_id: str
-    task_queue: str
-    payload: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -74,22 +56,22 @@ def run(*, rounds: int = 7, conversations: int = 40, folder: Path | None = None)
 async def _run(place: Path, target: str, rounds: int, conversations: int) -> Report:
     ours, theirs = _Side(), _Side()
     client = await Client.connect(target)
-    registry = registry_of(CONSUMERS, quiet="1h", max_wait="1h")
+    registry = signals.registry_of(signals.CONSUMERS, quiet="1h", max_wait="1h")
     polls = Settings().bridge_polls
     with closing(Database.open(files.fresh(place, "bridge"))) as database:
         # Nothing fails here, so nothing is parked, buried or given back: the stream is there and is not asked.
         stream = SqliteStream(database, system_clock)
         signaler = TemporalSignaler(
-            Connection(Address(target=target)), registry, lane="ours", lease=LEASE, parallel=PARALLEL
+            Connection(Address(target=target)), registry, lane="ours", lease=signals.LEASE, parallel=PARALLEL
         )
-        bridge = Bridge(stream, signaler, registry.signalled, visibility=LEASE)
+        bridge = Bridge(stream, signaler, registry.signalled, visibility=signals.LEASE)
         await signaler.ready()
         for number in range(rounds + 1):
             for kind, times in ((NEW, 1), (EXISTING, AGAIN)):
                 events = list(_events(conversations, number, times, kind is EXISTING))
                 sides = [
                     (ours, partial(_bridged, bridge, events, polls)),
-                    (theirs, partial(_bare, client, calls_of(registry, "bare", events))),
+                    (theirs, partial(_bare, client, signals.calls_of(registry, "bare", events))),
                 ]
                 for side, work in sides if number % 2 else reversed(sides):
                     took = await work()
@@ -115,8 +97,8 @@ async def _run(place: Path, target: str, rounds: int, conversations: int) -> Rep
         ),
         {
             "conversations": conversations,
-            "consumers": list(CONSUMERS),
-            "recordsABatch": BATCH,
+            "consumers": list(signals.CONSUMERS),
+            "recordsABatch": signals.BATCH,
             "batchesAtATime": polls,
             "callsAtATime": PARALLEL,
             **burst.facts,
@@ -124,47 +106,10 @@ async def _run(place: Path, target: str, rounds: int, conversations: int) -> Rep
     )
 
 
-def registry_of(names: Iterable[str], **policy: Any) -> Registry:
-    async def nothing(turns: TurnWindow, ctx: ReactionContext) -> Stamp:
-        return Stamp()
-
-    registry = Registry()
-    for name in names:
-        registry.add(name, nothing, **policy)
-    return registry
-
-
-def calls_of(registry: Registry, lane: str, events: Iterable[TurnSettled]) -> list[Call]:
-    """What a bare client has to send for these events: one call for each consumer of each."""
-    return [
-        Call(
-            workflow_id=protocol.reaction_id(lane, consumer.name, event.conversation_id),
-            task_queue=protocol.task_queue(lane),
-            payload=protocol.write_signal(
-                protocol.SignalPayload(protocol.policy_of(consumer, LEASE), event.occurred_at, event.immediate)
-            ),
-        )
-        for event in events
-        for consumer in registry
-    ]
-
-
-async def signal_with_start(client: Client, call: Call) -> None:
-    await client.start_workflow(
-        protocol.REACTION,
-        id=call.workflow_id,
-        task_queue=call.task_queue,
-        start_signal=protocol.TURN_SETTLED,
-        start_signal_args=[call.payload],
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-    )
-
-
 async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) -> Took:
     """Batches of the events, so many at a time."""
     deliveries = [_delivery(number, event) for number, event in enumerate(events)]
-    batches = iter([deliveries[start : start + BATCH] for start in range(0, len(deliveries), BATCH)])
+    batches = iter([deliveries[start : start + signals.BATCH] for start in range(0, len(deliveries), signals.BATCH)])
 
     async def poll() -> None:
         for batch in batches:
@@ -174,15 +119,15 @@ async def _bridged(bridge: Bridge, events: Sequence[TurnSettled], polls: int) ->
 
     watch = Stopwatch()
     await asyncio.gather(*(poll() for _ in range(polls)))
-    return watch.took(len(events) * len(CONSUMERS))
+    return watch.took(len(events) * len(signals.CONSUMERS))
 
 
-async def _bare(client: Client, calls: Sequence[Call]) -> Took:
+async def _bare(client: Client, calls: Sequence[signals.Call]) -> Took:
     waiting = iter(calls)
 
     async def caller() -> None:
         for call in waiting:
-            await signal_with_start(client, call)
+            await signals.signal_with_start(client, call)
 
     watch = Stopwatch()
     await asyncio.gather(*(caller() for _ in range(PARALLEL)))

@@ -32,7 +32,7 @@ from afterturn.store.sqlite import SqliteStore
 from afterturn.stream import sqlite as sqlite_stream
 from afterturn.stream.port import Queue
 from afterturn.stream.sqlite import SqliteStream
-from bench import bridge, files, workload
+from bench import files, signals, workload
 from bench.measure import Report, figure, ratio
 
 BURST = 10
@@ -45,10 +45,10 @@ _RUNNING = (EventType.EVENT_TYPE_TIMER_STARTED, EventType.EVENT_TYPE_ACTIVITY_TA
 
 async def measured(place: Path, client: Client) -> Report:
     """Per burst and consumer. The figures are counts, the same in every run, so there is one round."""
-    registry = bridge.registry_of(bridge.CONSUMERS, quiet="2s", max_wait="1m")
+    registry = signals.registry_of(signals.CONSUMERS, quiet="2s", max_wait="1m")
     merged = await _merged(place, client, registry)
     single = await _one_by_one(place, client, registry)
-    bursts = CONVERSATIONS * len(bridge.CONSUMERS)
+    bursts = CONVERSATIONS * len(signals.CONSUMERS)
     rows = {
         "signals": (EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,),
         "actions by signalling": _SIGNALLING,
@@ -80,11 +80,11 @@ async def _merged(place: Path, client: Client, registry: Registry) -> Counter[in
     with closing(Database.open(files.fresh(place, "merged"))) as database:
         store, stream = SqliteStore(database, outbox=sqlite_stream.outbox), SqliteStream(database, system_clock)
         connection = Connection(Address(target=client.service_client.config.target_host))
-        signaler = TemporalSignaler(connection, registry, lane="merged", lease=bridge.LEASE)
+        signaler = TemporalSignaler(connection, registry, lane="merged", lease=signals.LEASE)
         reader = Bridge(stream, signaler, registry.signalled, visibility=VISIBILITY)
         conversations = await _settled(store, stream)
         async with asyncio.timeout(60):
-            while await reader.pump(Queue.MAIN, limit=bridge.BATCH):
+            while await reader.pump(Queue.MAIN, limit=signals.BATCH):
                 pass
         return await _histories(client, connection, registry, store, "merged", conversations)
 
@@ -95,11 +95,11 @@ async def _one_by_one(place: Path, client: Client, registry: Registry) -> Counte
         connection = Connection(Address(target=client.service_client.config.target_host))
         conversations = await _settled(store, stream)
         events: list[TurnSettled] = []
-        while batch := await stream.receive(Queue.MAIN, limit=bridge.BATCH, visibility=VISIBILITY):
+        while batch := await stream.receive(Queue.MAIN, limit=signals.BATCH, visibility=VISIBILITY):
             events += [read_event(delivery.body) for delivery in batch]
             await stream.ack([delivery.receipt for delivery in batch])
-        for call in bridge.calls_of(registry, "single", events):
-            await bridge.signal_with_start(client, call)
+        for call in signals.calls_of(registry, "single", events):
+            await signals.signal_with_start(client, call)
         return await _histories(client, connection, registry, store, "single", conversations)
 
 

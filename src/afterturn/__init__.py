@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from afterturn.app import App
     from afterturn.backbone import Backbone
-    from afterturn.config import Settings
+    from afterturn.bootstrap import open_settler
+    from afterturn.channels.responder import ReplyRequest
+    from afterturn.clock import system_clock
+    from afterturn.config import Lane, Profile, Settings
     from afterturn.errors import AfterturnError
     from afterturn.event import TurnSettled
-    from afterturn.inbox import InboxPage, InboxQuery
+    from afterturn.inbox import InboxPage, InboxQuery, InboxRow
     from afterturn.model import (
         Attachment,
         Channel,
@@ -28,9 +31,12 @@ if TYPE_CHECKING:
         Role,
         Stamp,
         Turn,
+        Urgency,
         WorkOrder,
     )
     from afterturn.reactions.window import ReactionContext, TurnWindow
+    from afterturn.settle import SettleResult
+    from afterturn.store.pagination import all_conversations
 
 __all__ = [
     "AfterturnError",
@@ -44,27 +50,44 @@ __all__ = [
     "FlushMode",
     "InboxPage",
     "InboxQuery",
+    "InboxRow",
+    "Lane",
     "Message",
+    "Profile",
     "ReactionContext",
+    "ReplyRequest",
     "Role",
     "Settings",
+    "SettleResult",
     "Stamp",
     "Turn",
     "TurnSettled",
     "TurnWindow",
+    "Urgency",
     "WorkOrder",
+    "all_conversations",
+    "open_settler",
+    "system_clock",
 ]
 
 _MODULES = {
     "AfterturnError": "errors",
     "App": "app",
     "Backbone": "backbone",
-    "InboxQuery": "inbox",
     "InboxPage": "inbox",
+    "InboxQuery": "inbox",
+    "InboxRow": "inbox",
+    "Lane": "config",
+    "Profile": "config",
     "ReactionContext": "reactions.window",
+    "ReplyRequest": "channels.responder",
+    "SettleResult": "settle",
     "Settings": "config",
     "TurnSettled": "event",
     "TurnWindow": "reactions.window",
+    "all_conversations": "store.pagination",
+    "open_settler": "bootstrap",
+    "system_clock": "clock",
 }
 """The module of each public name that is not in ``model``."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,54 @@ def test_no_public_class_name_is_defined_twice() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+PROJECT = Path(__file__).parents[2]
+
+
+def modules() -> dict[str, Path]:
+    """Every Python file of source, benchmarks and tests, by its dotted name."""
+    roots = {PROJECT / "src": ("afterturn",), PROJECT: ("bench", "tests")}
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for root, packages in roots.items()
+        for package in packages
+        for path in (root / package).rglob("*.py")
+    }
+
+
+def imports_when_loaded(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements that run with the module: not those of functions and of ``if TYPE_CHECKING``."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports_when_loaded(node.orelse)
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+            yield from imports_when_loaded(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
+
+
+def imported_names(node: ast.Import | ast.ImportFrom, module: str, *, is_package: bool) -> Iterator[str]:
+    """Dotted names that an import may mean, the longer ones first: a submodule or a name in a module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    parents = module.split(".") if is_package else module.split(".")[:-1]
+    base = parents[: len(parents) - node.level + 1] if node.level else []
+    origin = ".".join([*base, *([node.module] if node.module else [])])
+    yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def test_no_module_of_source_benchmarks_or_tests_is_part_of_an_import_cycle() -> None:
+    paths = modules()
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        is_package = path.name == "__init__.py"
+        graph[module] = set()
+        for node in imports_when_loaded(ast.parse(path.read_text("utf-8")).body):
+            for name in imported_names(node, module, is_package=is_package):
+                target = name if name in paths else name.rpartition(".")[0]
+                if target in paths and target != module:
+                    graph[module].add(target)
+    assert "afterturn.reactions.debounce" in graph["afterturn.reactions.registry"]
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError, which names the cycle
