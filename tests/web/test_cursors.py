@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,17 +16,10 @@ from afterturn.aws.session import Access
 from afterturn.web.api import scoped_store
 
 INBOX = f"{API}/conversations"
-PROBLEM = {
-    "error": {
-        "code": "invalid_cursor",
-        "message": "the cursor was altered, cut, or belongs to another query; start again from the first page",
-        "field": "cursor",
-    }
-}
 
 
 @asynccontextmanager
-async def _opened(store: str, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def open_rig_on(store: str, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     if store == "sqlite":
         async with open_rig(folder) as rig:
             yield rig
@@ -40,26 +32,8 @@ async def _opened(store: str, folder: Path, request: pytest.FixtureRequest) -> A
 
 @pytest.fixture(params=["sqlite", "dynamodb"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with _opened(request.param, tmp_path, request) as opened:
+    async with open_rig_on(request.param, tmp_path, request) as opened:
         yield opened
-
-
-async def test_a_bad_cursor_is_the_same_refusal_whatever_is_wrong_with_it(rig: Rig) -> None:
-    for number in range(4):
-        await rig.settle(f"c-{number}", "1", "2", "3")
-    await rig.settle("c-1", "4")
-    bad = ["null", "5", "werwer", "with space 435", "aW52YWxpZA==", "", " ", "\x00", "ü", "=", "a" * 1_999]
-    bad.append(base64.urlsafe_b64encode(b"[1, 2, 3]").decode())
-    bad.append(base64.urlsafe_b64encode(b"12345678" + b'["2026-03-01T12:00:00.000000Z", "c-1", null]').decode())
-    async with rig.client("desk") as client:
-        for path in (INBOX, f"{INBOX}/c-1/messages", f"{INBOX}/c-1/turns"):
-            good = (await client.get(path, params={"limit": 1})).json()["nextCursor"]
-            flipped = good[:20] + ("A" if good[20] != "A" else "B") + good[21:]
-            for cursor in (*bad, good + "!", good + "=", good[:-1], good[1:], good.swapcase(), flipped, good * 2):
-                answer = await client.get(path, params={"limit": 1, "cursor": cursor})
-                assert answer.status_code == 400, (cursor, answer.text)
-                assert answer.json() == PROBLEM
-            assert (await client.get(path, params={"limit": 1, "cursor": good})).status_code == 200
 
 
 async def test_a_cursor_belongs_to_its_query(rig: Rig) -> None:

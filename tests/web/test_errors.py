@@ -1,95 +1,39 @@
-"""Every refusal has the one shape, says what to do next, and leaves nothing behind; faults of ours show nothing."""
+"""Every error has the same JSON shape or, for browsers, a page; it says what to do and quotes nothing."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.rig import API, Rig, error_of, raw
+from tests.web.hooked import hooks
+from tests.web.rig import API, Rig, error_of, open_rig
 
 from afterturn.errors import AfterturnError, EngineUnavailable, StoreBusy, StoreDamaged, StreamUnavailable
+from afterturn.web.access import LOGIN_TRIES
 
 REPLIES = f"{API}/conversations/c-1/replies"
 HEADERS = {"idempotency-key": "k-1", "content-type": "application/json"}
 
 
-async def stored(rig: Rig) -> int:
-    return len(await rig.backbone.store.messages("c-1"))
-
-
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1", "/api/v1/conversations/", "/nothing", "/api/v2/x"])
-async def test_an_address_that_is_none(rig: Rig, path: str) -> None:
+async def test_an_unknown_path_is_a_404(rig: Rig, path: str) -> None:
     async with rig.client("root") as client:
         answer = await client.get(path)
     assert answer.status_code == 404
     assert error_of(answer)["code"] == "not_found"
 
 
-async def test_a_method_that_is_not_taken(rig: Rig) -> None:
+async def test_a_wrong_method_is_a_405_with_the_allowed_ones(rig: Rig) -> None:
     async with rig.client("root") as client:
         answer = await client.put(f"{API}/conversations")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET"
     assert error_of(answer)["code"] == "method"
-
-
-async def test_a_missing_key_of_a_write(rig: Rig) -> None:
-    await rig.settle("c-1")
-    async with rig.client("desk") as client:
-        answer = await client.post(REPLIES, json={"text": "Yes."})
-    assert answer.status_code == 422
-    assert error_of(answer)["field"] == "Idempotency-Key"
-    assert await stored(rig) == 1
-
-
-@pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/json; charset=utf-16", "", "json", "é"])
-async def test_a_body_that_is_not_said_to_be_json(rig: Rig, kind: str) -> None:
-    await rig.settle("c-1")
-    async with rig.client("desk") as client:
-        headers = raw({**HEADERS, "content-type": kind})
-        answer = await client.post(REPLIES, content=b'{"text": "Yes."}', headers=headers)
-    assert answer.status_code == 415
-    assert error_of(answer)["code"] == "content_type"
-    assert await stored(rig) == 1
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'"text"',
-        b'{"text": "a", "text": "b"}',
-        b'{"text": NaN}',
-        b'{"text": 1e999}',
-        b'{"text": 5}',
-        b'{"text": ""}',
-        b'{"text": null}',
-        b'{"text": "a", "secretly": "b"}',
-        b'{"text": "a", "\\ud83d": "b"}',
-        b'{"text": "hi \\ud83d"}',
-        b'{"text": "\xff"}',
-        b'\xef\xbb\xbf{"text"',
-        b"[" * 50_000,
-        b'{"text": ' + b"1" * 5_000 + b"}",
-        b"\x00",
-    ],
-    ids=lambda body: repr(body[:30]),
-)
-async def test_bad_json(rig: Rig, body: bytes) -> None:
-    await rig.settle("c-1")
-    async with rig.client("desk") as client:
-        answer = await client.post(REPLIES, content=body, headers=HEADERS)
-    assert answer.status_code in (400, 422), answer.text
-    error = error_of(answer)
-    assert error["field"]
-    assert "secretly" not in error["message"]
-    assert await stored(rig) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,11 +53,12 @@ async def test_bad_json(rig: Rig, body: bytes) -> None:
         ("property=a%00b", "property[0]"),
         ("status=half", "status"),
         ("owed=nobody", None),
+        ("grade=A&grade=Z", "grade[1]"),
         ("propetry=oak", "propetry"),
         ("<script>=1", "(a field)"),
     ],
 )
-async def test_a_query_that_makes_no_sense(rig: Rig, query: str, field: str | None) -> None:
+async def test_an_invalid_query_names_its_parameter(rig: Rig, query: str, field: str | None) -> None:
     async with rig.client("desk") as client:
         answer = await client.get(f"{API}/conversations?{query}")
     assert answer.status_code == 422, answer.text
@@ -130,7 +75,7 @@ async def test_a_query_that_makes_no_sense(rig: Rig, query: str, field: str | No
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_does_not_answer_is_a_503_without_details(
+async def test_an_unavailable_backend_is_a_503_without_details(
     rig: Rig, error: AfterturnError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _broken(rig, error, monkeypatch, status=503)
@@ -139,7 +84,7 @@ async def test_what_does_not_answer_is_a_503_without_details(
 @pytest.mark.parametrize(
     "error", [RuntimeError("my sink leaks"), KeyError("secret"), AfterturnError("secret")], ids=repr
 )
-async def test_a_fault_of_ours_is_a_500_without_details(
+async def test_an_unexpected_error_is_a_500_without_details(
     rig: Rig, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -163,7 +108,7 @@ async def _broken(rig: Rig, error: Exception, monkeypatch: pytest.MonkeyPatch, *
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-async def test_what_is_answered_is_kept_nowhere_and_taken_for_nothing_else(rig: Rig) -> None:
+async def test_every_response_has_the_security_headers(rig: Rig) -> None:
     async with rig.client("desk") as client:
         for answer in (await client.get(f"{API}/conversations"), await client.get(f"{API}/nothing")):
             assert answer.headers["cache-control"] == "no-store"
@@ -188,6 +133,7 @@ THEIRS = re.compile("Input|should|Field required|Extra|Unable|Value error|Expect
             422,
             "window: has to be '24h', '7d', '30d', '90d' or 'all'",
         ),
+        ("GET", "/conversations", {"params": {"grade": "Z"}}, 422, "grade[0]: has to be A, B, C, D or F"),
         (
             "GET",
             "/conversations",
@@ -231,7 +177,7 @@ THEIRS = re.compile("Input|should|Field required|Extra|Unable|Value error|Expect
         ("PATCH", "/conversations/c-1", {"json": {}, "headers": {"if-match": "*"}}, 422, "body: changes nothing; give"),
     ],
 )
-async def test_what_is_wrong_is_said_in_our_words_with_what_is_allowed(
+async def test_messages_are_plain_and_name_what_is_allowed(
     rig: Rig, method: str, path: str, given: dict[str, Any], status: int, message: str
 ) -> None:
     async with rig.client("root") as client:
@@ -244,7 +190,7 @@ async def test_what_is_wrong_is_said_in_our_words_with_what_is_allowed(
 
 
 @pytest.mark.parametrize("place", ["text", "field", "query", "header", "id", "cursor"])
-async def test_what_was_sent_is_not_sent_back(rig: Rig, place: str) -> None:
+async def test_no_error_quotes_what_was_sent(rig: Rig, place: str) -> None:
     """However large it was; it may be what a customer wrote."""
     sent = "sink leaks " * 3_000
     short = "sink-leaks-" * 60
@@ -264,3 +210,111 @@ async def test_what_was_sent_is_not_sent_back(rig: Rig, place: str) -> None:
     assert "sink" not in answer.text
     assert len(answer.content) < 400
     error_of(answer)
+
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+MAX_BYTES = 10_000
+
+
+@pytest.fixture
+async def small_rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(tmp_path, max_body_bytes=MAX_BYTES) as opened:
+        hooks(opened)
+        yield opened
+
+
+CASES = [
+    ("GET", "/nothing", 404, "Not found"),
+    ("GET", "/conversations/", 404, "Not found"),
+    ("GET", "/static/nothing.css", 404, "Not found"),
+    ("GET", "/<script>alert(1)</script>", 404, "Not found"),
+    ("GET", "/sign-out", 405, "Not a page"),
+    ("PUT", "/", 405, "Not a page"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "head"), CASES)
+@pytest.mark.parametrize("caller", [None, "oak"])
+async def test_a_browser_is_shown_a_page(
+    small_rig: Rig, method: str, path: str, status: int, head: str, caller: str | None
+) -> None:
+    async with small_rig.client(caller, **BROWSER) as client:
+        answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert re.findall("<h1[^>]*>(.*)</h1>", answer.text) == [head]
+    assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert "<script>alert" not in answer.text
+    assert ("Sign in" in answer.text, "To the inbox" in answer.text) == (caller is None, caller is not None)
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "head"), CASES)
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "image/avif,image/webp"])
+async def test_a_program_gets_json(
+    small_rig: Rig, method: str, path: str, status: int, head: str, accept: str | None
+) -> None:
+    async with small_rig.client("oak") as client:
+        if accept is None:
+            del client.headers["accept"]
+        else:
+            client.headers["accept"] = accept
+        answer = await client.request(method, path)
+    assert answer.status_code == status
+    error_of(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", API, 401),
+        ("GET", f"{API}/nothing", 401),
+        ("GET", f"{API}/conversations", 401),
+        ("GET", "/hooks/nothing", 404),
+        ("GET", "/hooks/telegram", 405),
+        ("POST", "/hooks/telegram", 401),
+        ("POST", "/turns", 401),
+    ],
+)
+async def test_the_api_and_webhooks_never_answer_with_a_page(
+    small_rig: Rig, method: str, path: str, status: int
+) -> None:
+    async with small_rig.client(None, **BROWSER) as client:
+        answer = await client.request(method, path)
+    assert answer.status_code == status
+    error_of(answer)
+
+
+async def test_errors_of_the_middleware_are_pages_too(small_rig: Rig) -> None:
+    async with small_rig.client(None, **BROWSER) as client:
+        large = await client.post("/sign-in", data={"token": "a" * MAX_BYTES})
+        assert (large.status_code, large.headers["connection"]) == (413, "close")
+        assert "Request too large" in large.text
+        for _ in range(LOGIN_TRIES):
+            assert (await client.get("/login", params={"key": "guessed"})).status_code == 303
+        many = await client.get("/login", params={"key": "guessed"})
+    assert many.status_code == 429
+    assert "Too many attempts" in many.text
+    assert many.headers["retry-after"]
+
+
+@pytest.mark.parametrize("where", ["access", "page"])
+async def test_an_unexpected_error_is_a_page_without_details_or_at_worst_json(
+    small_rig: Rig, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*given: Any, **named: Any) -> Any:
+        raise RuntimeError("my sink leaks")
+
+    if where == "access":
+        monkeypatch.setattr(type(small_rig.access), "redeem", fails)
+    else:
+        monkeypatch.setattr(small_rig.app.state, "error_page", fails)
+    with caplog.at_level(logging.DEBUG):
+        async with small_rig.client(None, **BROWSER) as client:
+            answer = await client.get("/login" if where == "access" else "/nothing", params={"key": "guessed"})
+    assert answer.status_code == (500 if where == "access" else 404)
+    assert answer.headers["content-type"].startswith("text/html" if where == "access" else "application/json")
+    assert "my sink leaks" not in answer.text + caplog.text
+    assert "RuntimeError" in caplog.text

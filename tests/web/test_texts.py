@@ -13,7 +13,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_turns import SECRET, signed
 from tests.web.rig import API, Rig, ids
-from tests.web.test_cursors import _opened
+from tests.web.test_cursors import open_rig_on
 
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.turns import TurnEndpoint
@@ -27,7 +27,7 @@ INBOX = f"{API}/conversations"
 
 @pytest.fixture(params=["sqlite", "dynamodb"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with _opened(request.param, tmp_path, request) as opened:
+    async with open_rig_on(request.param, tmp_path, request) as opened:
         backbone, clock = opened.backbone, opened.clock
         secrets = Settings(telegram_secret="hush", web_secret=SecretStr(SECRET))
         router = WebhookRouter(
