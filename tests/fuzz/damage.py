@@ -13,8 +13,7 @@ from typing import Any
 from tests.fuzz import hooks
 from tests.unit.channels import channels, mails
 from tests.unit.channels.channels import NOW, SAMPLES, request, signed_sample
-from tests.unit.channels.mutations import mutate
-from tests.unit.channels.mutations_mail import mutate_mail
+from tests.unit.channels.mutations import mutate, mutate_mail
 
 from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook import fetch as outlook_fetch

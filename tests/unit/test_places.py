@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.channels.test_ingest import ChannelRig, rig, sms
+from tests.unit.channels.channel_rig import ChannelRig, rig, sms
 
 from afterturn.channels.responder import ReplyRequest
 from afterturn.telemetry import error_location

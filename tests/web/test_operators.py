@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from tests.unit.channels.channel_rig import THEIRS, call, mail, sms
 from tests.unit.channels.job_runners import outbox
-from tests.unit.channels.test_ingest import THEIRS, call, mail, sms
 from tests.unit.channels.test_outbox import Provider
 from tests.web.rig import API, Rig
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests.contract.samples import T0
 from tests.contract.store.factory import StoreFactory
+from tests.unit.channels.channel_rig import sms
 from tests.unit.channels.job_runners import auto_reply, combined, outbox
-from tests.unit.channels.test_ingest import sms
 
 from afterturn.bootstrap.channels import Channels
 from afterturn.channels.auto_reply import LEASE

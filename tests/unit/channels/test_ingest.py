@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.channels.job_runners import auto_reply
+from tests.unit.channels.channel_rig import NOW, THEIRS, ChannelRig, call, mail, sms, telegram, words
+from tests.unit.channels.channels import json_request
 
-from afterturn import App, Settings
-from afterturn.backbone import Backbone
-from afterturn.bootstrap import open_backbone
 from afterturn.channels.ingest import Ingest
-from afterturn.channels.responder import ReplyRequest, Responder
+from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.routing import Directory, RoutingRule
-from afterturn.channels.state import DISPATCH, DeliveryStatus, MessageDetails, Route
+from afterturn.channels.state import (
+    ContactName,
+    DeliveryStatus,
+    MessageDetails,
+    Route,
+    ThreadEntry,
+    message_key,
+)
+from afterturn.channels.telegram.webhook import parse
 from afterturn.channels.types import (
-    CallEvent,
     DeliveryUpdate,
     Ignored,
     InboundMessage,
@@ -31,83 +33,10 @@ from afterturn.channels.types import (
     SuppressReason,
     Thread,
     ThreadMigrated,
-    Utterance,
 )
-from afterturn.jobs.runner import JobRunner
-from afterturn.model import Channel, Direction, FlushMode, Role
-from afterturn.testing import ManualClock
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-OURS, THEIRS = "+15550100", "+15158226442"
-
-
-@dataclass
-class ChannelRig:
-    """A store, and the parts of the channels on it."""
-
-    backbone: Backbone
-    clock: ManualClock
-    directory: Directory
-    responder: Responder | None = None
-    wait: timedelta = timedelta(minutes=10)
-
-    @property
-    def ingest(self) -> Ingest:
-        answers_automatically = self.responder is not None
-        return Ingest(
-            self.backbone, self.backbone.store, self.clock, directory=self.directory, auto_reply=answers_automatically
-        )
-
-    @property
-    def auto_reply(self) -> JobRunner:
-        store = self.backbone.store
-        return auto_reply(self.backbone, store, store, self.clock, responder=self.responder)
-
-    async def texts(self, conversation_id: str = f"sms:{THEIRS}") -> list[str]:
-        return [one.text for one in await self.backbone.store.messages(conversation_id)]
-
-    async def turns(self, conversation_id: str = f"sms:{THEIRS}") -> int:
-        return len(await self.backbone.store.turns(conversation_id, limit=100))
-
-    async def dispatched(self) -> list[Any]:
-        return [one.value for one in await self.backbone.store.waiting_jobs(DISPATCH, limit=10)]
-
-
-@asynccontextmanager
-async def opened(folder: Path, clock: ManualClock) -> AsyncIterator[ChannelRig]:
-    async with open_backbone(App(shipped=False), Settings(db=folder / "a.db"), clock=clock) as backbone:
-        yield ChannelRig(backbone, clock, Directory(accounts={OURS: "oak"}))
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[ChannelRig]:
-    async with opened(tmp_path, ManualClock(NOW)) as rig:
-        yield rig
-
-
-def sms(number: int, text: str = "Hello", **more: Any) -> InboundMessage:
-    given = InboundMessage(
-        channel=Channel.SMS,
-        provider_id=f"SM{number}",
-        party=Party(OURS, THEIRS),
-        thread=Thread(f"sms:{THEIRS}"),
-        at=NOW + timedelta(seconds=number),
-        text=text,
-        participants=(THEIRS,),
-    )
-    return replace(given, **more)
-
-
-def mail(name: str, *, after: tuple[str, ...] = (), subject: str | None = None, **more: Any) -> InboundMessage:
-    given = InboundMessage(
-        channel=Channel.EMAIL,
-        provider_id=name,
-        party=Party("oak@example.com", "tenant@example.org"),
-        thread=Thread(f"mail:{name}", after, subject),
-        at=NOW,
-        text=f"I am {name}",
-    )
-    return replace(given, **more)
+from afterturn.errors import StoreError
+from afterturn.model import Channel, ConversationMeta, Direction, FlushMode, Message, Role, Turn
+from afterturn.store.state import OptOut, StateRecord
 
 
 async def test_a_text_is_settled_in_the_conversation_of_its_sender_and_a_second_delivery_changes_nothing(
@@ -142,7 +71,7 @@ async def test_a_directory_that_changes_moves_no_conversation(rig: ChannelRig) -
 
 
 async def test_a_mail_that_comes_by_two_mailboxes_stays_where_it_came_first(rig: ChannelRig) -> None:
-    rig.responder = _words("Yes")
+    rig.responder = words("Yes")
     rig.directory = Directory(accounts={"oak@example.com": "oak", "elm@example.com": "elm"})
     for account in ("oak@example.com", "elm@example.com"):
         await rig.ingest.handle(mail("one", party=Party(account, "tenant@example.org")))
@@ -208,21 +137,6 @@ async def test_deliveries_never_go_back_and_are_no_turns(rig: ChannelRig) -> Non
     assert (await rig.ingest.handle(sms(1))).outcome == "settled"
 
 
-def call(state: str, *said: str, seconds: int = 0) -> CallEvent:
-    return CallEvent(
-        provider_id="CA1",
-        party=Party(OURS, THEIRS),
-        thread=Thread(f"voice:{THEIRS}"),
-        at=NOW + timedelta(seconds=seconds),
-        state=state,
-        ended=state == "completed",
-        utterances=tuple(
-            Utterance(f"CA1:{number}", Direction.INBOUND, Role.CUSTOMER, NOW + timedelta(seconds=number), text)
-            for number, text in enumerate(said)
-        ),
-    )
-
-
 @pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
 async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(rig: ChannelRig, order: tuple[int, ...]) -> None:
     """F31: completed without a transcript, ringing late, completed with it, in any order; and once more."""
@@ -267,11 +181,6 @@ async def test_a_long_call_is_one_turn(rig: ChannelRig) -> None:
     assert (len(await rig.texts(voice)), await rig.turns(voice)) == (75, 1)
 
 
-def telegram(chat: str, number: int) -> InboundMessage:
-    thread = Thread(f"telegram:{chat}")
-    return sms(number, f"{chat} {number}", channel=Channel.TELEGRAM, provider_id=f"{chat}:{number}", thread=thread)
-
-
 @pytest.mark.parametrize(
     "order", ["old move new", "old new move new", "old new move move", "new move old", "move new old"]
 )
@@ -311,137 +220,239 @@ async def test_an_edit_changes_what_is_stored_and_settles_nothing(rig: ChannelRi
     assert await rig.turns("telegram:-45") == 1
 
 
-async def test_an_edit_is_not_answered(rig: ChannelRig) -> None:
-    """F8."""
-    rig.responder = _words("Yes")
-    await rig.ingest.handle(telegram("-45", 10))
-    await rig.auto_reply.once()
-    later = NOW + timedelta(seconds=40)
-    await rig.ingest.handle(MessageEdited("-45:10", Thread("telegram:-45"), later, "go on"))
-    rig.clock.advance(timedelta(minutes=5))
-    assert await rig.auto_reply.once() == 0
-    assert (await rig.texts("telegram:-45"), await rig.turns("telegram:-45")) == (["go on", "Yes"], 1)
-
-
 async def test_what_means_nothing_is_nothing(rig: ChannelRig) -> None:
     assert (await rig.ingest.handle(Ignored("service"))).outcome == "nothing"
     assert (await rig.backbone.store.counts())["conversations"] == 0
-
-
-async def test_an_answer_is_settled_with_what_it_answers_and_waits_to_be_sent(rig: ChannelRig) -> None:
-    asked: list[ReplyRequest] = []
-
-    async def answer(one: ReplyRequest) -> str:
-        asked.append(one)
-        return "We are on it."
-
-    rig.responder = answer
-    assert (await rig.ingest.handle(sms(1))).outcome == "saved"
-    assert await rig.turns() == 0
-    assert await rig.auto_reply.once() == 1
-    assert await rig.texts() == ["Hello", "We are on it."]
-    assert (await rig.turns(), len(asked), asked[0].recipient) == (1, 1, THEIRS)
-    [waiting] = await rig.dispatched()
-    assert waiting["automatic"] is True
-    await rig.ingest.handle(sms(1))
-    assert await rig.auto_reply.once() == 0
-    assert await rig.turns() == 1
-
-
-async def test_what_comes_together_is_answered_once(rig: ChannelRig) -> None:
-    rig.responder = _words("Both.")
-    await rig.ingest.handle(sms(1))
-    await rig.ingest.handle(sms(2, "And the heating"))
-    await rig.auto_reply.once()
-    assert await rig.texts() == ["Hello", "And the heating", "Both."]
-    assert await rig.auto_reply.once() == 0
-
-
-async def test_the_parts_of_an_album_are_one_turn(rig: ChannelRig) -> None:
-    """Also where nobody answers: they come one by one, within moments."""
-    for number in range(3):
-        await rig.ingest.handle(sms(number + 1, f"picture {number}", album="A1"))
-    assert await rig.auto_reply.once() == 0
-    rig.clock.advance(timedelta(seconds=3))
-    assert await rig.auto_reply.once() == 1
-    assert (len(await rig.texts()), await rig.turns()) == (3, 1)
-
-
-@pytest.mark.parametrize("hush", list(SuppressReason))
-async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(
-    rig: ChannelRig, hush: SuppressReason
-) -> None:
-    """F16."""
-    rig.responder = _words("No!")
-    assert (await rig.ingest.handle(sms(1, suppress=hush))).outcome == "settled"
-    assert await rig.auto_reply.once() == 0
-    assert await rig.texts() == ["Hello"]
-
-
-async def test_after_stop_no_machine_answers_until_start(rig: ChannelRig) -> None:
-    rig.responder = _words("Hi")
-    await rig.ingest.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
-    await rig.ingest.handle(sms(2, "Are you there?"))
-    await rig.auto_reply.once()
-    assert (await rig.texts(), await rig.turns()) == (["STOP", "Are you there?"], 2)
-    await rig.ingest.handle(sms(3, "START", extra={"opt": "in"}))
-    opt_out = await rig.backbone.store.opt_out(Channel.SMS, THEIRS)
-    assert opt_out is not None
-    assert not opt_out.opted_out
-    await rig.auto_reply.once()
-    assert await rig.texts() == ["STOP", "Are you there?", "START", "Hi"]
-
-
-async def test_a_responder_that_fails_is_asked_again_later(rig: ChannelRig) -> None:
-    tries = 0
-
-    async def answer(one: ReplyRequest) -> str:
-        nonlocal tries
-        tries += 1
-        if tries < 3:
-            raise ConnectionError
-        return "At last"
-
-    rig.responder = answer
-    await rig.ingest.handle(sms(1))
-    for wait in (0, 5, 30):
-        rig.clock.advance(timedelta(seconds=wait))
-        assert await rig.auto_reply.once() == 1
-        assert await rig.auto_reply.once() == 0
-    assert await rig.texts() == ["Hello", "At last"]
-
-
-async def test_whoever_dies_while_it_is_asked_leaves_the_answer_to_another_and_it_is_kept_once(rig: ChannelRig) -> None:
-    """Killed before its answer was settled, and just after: the lease ends, somebody else is asked."""
-    asked = asyncio.Event()
-
-    async def hang(one: ReplyRequest) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    rig.responder = hang
-    await rig.ingest.handle(sms(1))
-    dying = asyncio.create_task(rig.auto_reply.once())
-    await asked.wait()
-    dying.cancel()
-    await asyncio.wait([dying])
-    rig.responder = _words("Here I am")
-    assert await rig.auto_reply.once() == 0
-    rig.clock.advance(timedelta(minutes=3))
-    assert await rig.auto_reply.once() == 1
-    assert await rig.texts() == ["Hello", "Here I am"]
-    assert len(await rig.dispatched()) == 1
-
-
-def _words(text: str) -> Responder:
-    async def answer(one: ReplyRequest) -> str:
-        return text
-
-    return answer
 
 
 async def test_the_message_of_a_mail_that_we_sent_is_ours(rig: ChannelRig) -> None:
     await rig.ingest.handle(mail("one", extra={"direction": "outbound"}))
     [ours] = await rig.backbone.store.messages("mail:one")
     assert (ours.direction, ours.role) == (Direction.OUTBOUND, Role.AGENT)
+
+
+@dataclass
+class Witness:
+    """A writer that looks, before it saves anything, at what is noted."""
+
+    rig: ChannelRig
+    seen: dict[str, list[str]] = field(default_factory=dict)
+
+    async def save_messages(self, meta: ConversationMeta, messages: Sequence[Message], **more: Any) -> int:
+        await self._look(meta, messages)
+        return await self.rig.backbone.save_messages(meta, messages, **more)
+
+    async def settle(self, turn: Turn, **more: Any) -> object:
+        await self._look(turn.conversation, turn.messages)
+        return await self.rig.backbone.settle(turn, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rig.backbone, name)
+
+    async def _look(self, meta: ConversationMeta, messages: Sequence[Message]) -> None:
+        store = self.rig.backbone.store
+        for message in messages:
+            keys: dict[type[StateRecord], list[str]] = {
+                Route: [meta.id],
+                MessageDetails: [message_key(meta.id, message.id)],
+                ThreadEntry: [message.id],
+            }
+            known = await store.get_many(keys)
+            self.seen[message.id] = sorted(kind.kind for kind in keys if known.all(kind))
+            if await store.opt_out(Channel.SMS, THEIRS) is not None:
+                self.seen[message.id].append("opt-out")
+
+
+@pytest.mark.parametrize("answers_automatically", [True, False])
+async def test_what_later_deliveries_need_is_remembered_before_the_message(
+    rig: ChannelRig, *, answers_automatically: bool
+) -> None:
+    """A process that dies in between gets the message again; an immediate reply finds its route."""
+    witness = Witness(rig)
+    ingest = Ingest(witness, rig.backbone.store, rig.clock, directory=rig.directory, auto_reply=answers_automatically)
+    await ingest.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
+    await ingest.handle(sms(2))
+    await ingest.handle(mail("three", extra={"subject": "Hi"}))
+    assert witness.seen == {
+        "SM1": ["message-details", "route", "opt-out"],
+        "SM2": ["route", "opt-out"],
+        "three": ["message-details", "route", "thread", "opt-out"],
+    }
+
+
+class Forgetful:
+    """A store that cannot write records of one kind, or opt-outs."""
+
+    def __init__(self, rig: ChannelRig, kind: str) -> None:
+        self._store = rig.backbone.store
+        self._kind = kind
+
+    async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
+        if any(record.kind == self._kind for record in records):
+            raise StoreError("the disk is full")
+        return await self._store.put_all(records)
+
+    async def put_opt_out(self, opt_out: OptOut) -> bool:
+        if self._kind == "opt-out":
+            raise StoreError("the disk is full")
+        return await self._store.put_opt_out(opt_out)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("kind", [Route.kind, MessageDetails.kind, "opt-out"])
+async def test_a_message_is_stored_only_after_what_belongs_to_it(rig: ChannelRig, kind: str) -> None:
+    stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
+    with pytest.raises(StoreError, match="the disk is full"):
+        await Ingest(rig.backbone, Forgetful(rig, kind), rig.clock).handle(stop)
+    assert (await rig.backbone.store.counts())["conversations"] == 0
+    await rig.ingest.handle(stop)
+    assert await rig.texts() == ["STOP"]
+    store = rig.backbone.store
+    assert await store.get(Route, f"sms:{THEIRS}") is not None
+    assert await store.get(MessageDetails, f"sms:{THEIRS} SM1") is not None
+    assert await store.opt_out(Channel.SMS, THEIRS) is not None
+
+
+MALLORY = Party("oak@example.com", "mallory@example.net")
+
+
+async def to_recipient(one: ReplyRequest) -> str:
+    return f"To {one.recipient}"
+
+
+async def route(rig: ChannelRig, conversation_id: str = "mail:one") -> Route:
+    route = await rig.backbone.store.get(Route, conversation_id)
+    assert route is not None
+    return route
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        mail("evil", after=("one",), party=MALLORY),
+        mail("evil", after=("one",), party=MALLORY, participants=("mallory@example.net", "tenant@example.org")),
+        mail("evil", after=("one",), party=MALLORY, suppress=SuppressReason.AUTO_REPLY),
+        mail("one", party=MALLORY, text="The id of a mail that was taken"),
+        replace(mail("evil", party=MALLORY), thread=mail("one").thread),
+        mail("evil", after=("one",), participants=("mallory@example.net",), extra={"dmarc": "FAIL"}),
+    ],
+    ids=["names", "names and copies", "machine", "same id", "same root", "disowned"],
+)
+async def test_a_stranger_who_names_a_thread_is_shown_in_it_and_gets_no_answer_of_it(
+    rig: ChannelRig, forged: InboundMessage
+) -> None:
+    """Neither now nor with what he sends next, and no reply of a person goes to him."""
+    rig.responder = to_recipient
+    await rig.ingest.handle(mail("one"))
+    await rig.auto_reply.once()
+    for number in range(2):
+        again = replace(forged, provider_id=forged.provider_id if number == 0 else "evil-2", suppress=forged.suppress)
+        await rig.ingest.handle(replace(again, suppress=forged.suppress if number == 0 else None))
+        assert await rig.auto_reply.once() == 0
+        assert (await route(rig)).recipient == "tenant@example.org"
+    found = await rig.backbone.store.conversation("mail:one")
+    assert found is not None
+    assert found.participants == ("tenant@example.org",)
+    assert "I am evil" in await rig.texts("mail:one") or forged.provider_id == "one"
+    await rig.ingest.handle(mail("two", after=("one",), at=NOW + timedelta(seconds=1)))
+    await rig.auto_reply.once()
+    assert (await rig.texts("mail:one"))[-1] == "To tenant@example.org"
+
+
+async def test_it_is_known_whose_words_a_stranger_s_are(rig: ChannelRig) -> None:
+    await rig.ingest.handle(mail("one"))
+    await rig.ingest.handle(mail("evil", after=("one",), party=MALLORY))
+    details = await rig.backbone.store.get(MessageDetails, "mail:one evil")
+    assert details is not None
+    assert (details.suppress, details.facts) == ("stranger", {"from": "mallory@example.net"})
+
+
+async def test_a_stranger_brings_no_conversation_to_the_property_of_his_own(rig: ChannelRig) -> None:
+    rig.directory = Directory(people={"mallory@example.net": "elm"})
+    await rig.ingest.handle(mail("one"))
+    await rig.ingest.handle(mail("evil", after=("one",), party=MALLORY))
+    found = await rig.backbone.store.conversation("mail:one")
+    assert found is not None
+    assert found.property_id is None
+
+
+async def test_whoever_was_in_copy_is_no_stranger(rig: ChannelRig) -> None:
+    rig.responder = to_recipient
+    await rig.ingest.handle(mail("one", participants=("flatmate@example.org",)))
+    await rig.auto_reply.once()
+    flatmate = Party("oak@example.com", "flatmate@example.org")
+    await rig.ingest.handle(mail("two", after=("one",), party=flatmate, at=NOW + timedelta(seconds=1)))
+    await rig.auto_reply.once()
+    assert (await rig.texts("mail:one"))[-1] == "To flatmate@example.org"
+
+
+async def test_what_was_signed_once_and_is_sent_again_revokes_nobody_s_last_word(rig: ChannelRig) -> None:
+    """Twilio signs no time: a START of last month, sent again by whoever has read it, is as old as it was."""
+    start, stop = (
+        sms(1, "START", extra={"opt": "in"}),
+        sms(2, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}),
+    )
+    rig.clock.advance(timedelta(days=30))
+    for one in (start, stop, replace(start, at=rig.clock())):
+        await rig.ingest.handle(one)
+    opt_out = await rig.backbone.store.opt_out(Channel.SMS, THEIRS)
+    assert opt_out is not None
+    assert opt_out.opted_out
+
+
+async def test_a_second_delivery_stays_where_the_first_one_is_whatever_came_to_be_known(rig: ChannelRig) -> None:
+    """The mail that it answers came after it, in another thread."""
+    late = mail("late", after=("first",))
+    await rig.ingest.handle(late)
+    await rig.ingest.handle(mail("first"))
+    await rig.ingest.handle(late)
+    assert (await rig.texts("mail:late"), await rig.texts("mail:first")) == (["I am late"], ["I am first"])
+
+
+async def test_an_old_mail_that_comes_again_does_not_turn_the_way_of_answers_back(rig: ChannelRig) -> None:
+    one, two = mail("one"), mail("two", after=("one",), at=NOW + timedelta(seconds=5))
+    for each in (one, two, one):
+        await rig.ingest.handle(each)
+    assert (await route(rig)).message_id == "two"
+
+
+async def say(rig: ChannelRig, number: int, sender: dict[str, Any], at: timedelta = timedelta(0)) -> None:
+    chat = {"id": 7, "type": "private"}
+    message = {"message_id": number, "date": 1772366405, "chat": chat, "text": "Hi", **sender}
+    [one] = parse(json_request({"update_id": number, "message": message}), now=NOW + at, bot="1")
+    await rig.ingest.handle(one)
+
+
+async def shown(rig: ChannelRig, *people: str) -> dict[str, str]:
+    known = await rig.backbone.store.get_all(ContactName, people)
+    return {person: name.text for person, name in known.items()}
+
+
+async def test_somebody_on_telegram_is_shown_by_name_and_stays_the_same_address(rig: ChannelRig) -> None:
+    await say(rig, 1, {"from": {"id": 77, "first_name": "Ada", "last_name": "Lovelace", "username": "ada"}})
+    assert await shown(rig, "user77", "user78", "user77") == {"user77": "Ada Lovelace (@ada)"}
+    found = await rig.backbone.store.conversation("telegram:7")
+    assert found is not None
+    assert (found.participants, found.contact_name) == (("user77",), "Ada Lovelace (@ada)")
+
+
+async def test_the_newest_name_is_shown_whatever_comes_late(rig: ChannelRig) -> None:
+    await say(rig, 1, {"from": {"id": 77, "first_name": "Ada King"}}, timedelta(seconds=9))
+    await say(rig, 2, {"from": {"id": 77, "first_name": "Ada"}}, timedelta(seconds=5))
+    assert await shown(rig, "user77") == {"user77": "Ada King"}
+
+
+async def test_a_group_that_speaks_is_shown_by_its_title(rig: ChannelRig) -> None:
+    bot = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
+    await say(rig, 1, {"from": bot, "sender_chat": {"id": -100, "title": "ChannelRig 12"}})
+    assert await shown(rig, "chat-100") == {"chat-100": "ChannelRig 12"}
+
+
+async def test_who_bears_no_name_has_none_and_ours_are_not_told_as_theirs(rig: ChannelRig) -> None:
+    await rig.ingest.handle(sms(1))
+    await say(rig, 1, {"from": {"id": 77}})
+    await rig.ingest.handle(replace(sms(2), extra={"name": "We", "direction": "outbound"}))
+    assert await shown(rig, "user77", "+15158226442") == {}
+    assert await shown(rig) == {}

@@ -7,15 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.channels.test_ingest import NOW, ChannelRig, rig
+from tests.unit.channels.channel_rig import NOW, ChannelRig
 
 from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.outlook.fetch import parse_fetched
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.state import Route
 from afterturn.channels.types import InboundMessage, SuppressReason
-
-__all__ = ["rig"]
 
 OURS = "office@homes.example"
 

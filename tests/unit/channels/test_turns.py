@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 from tests.cli.command import turn
+from tests.unit.channels.channel_rig import ChannelRig
 
 from afterturn.channels.turns import MAX_BODY_BYTES, TurnEndpoint
 from afterturn.channels.types import WebhookRequest
@@ -173,3 +174,16 @@ def test_a_secret_that_is_none_is_said_at_once() -> None:
     for secret in ("", "whsec_", "not base64!"):
         with pytest.raises(ConfigError, match="secret"):
             TurnEndpoint(Settling(), SecretStr(secret), lambda: NOW)
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["no messages", "messages"])
+async def test_the_same_call_settles_once_also_where_its_turn_brings_no_message(rig: ChannelRig, *, bare: bool) -> None:
+    """The end of a call settles what was saved before: nothing in it tells a second delivery from the first."""
+    given = json.loads(turn("c-1"))
+    if bare:
+        given["messages"] = []
+    endpoint = TurnEndpoint(rig.backbone.settle, SecretStr(SECRET), lambda: NOW)
+    told = [json.loads((await endpoint(signed(json.dumps(given).encode()))).body) for _ in range(2)]
+    assert [one["new"] for one in told] == [True, False]
+    assert told[0]["eventId"] == told[1]["eventId"]
+    assert await rig.turns("c-1") == 1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
+from tests.unit.channels.channel_rig import ChannelRig, opened
 from tests.unit.channels.channels import here, request, sample
 from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.test_ingest import ChannelRig, opened
 
 from afterturn.channels.types import WebhookRequest
 from afterturn.channels.webhooks import MAX_BODY_BYTES, WebhookRouter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.channels.test_ingest import THEIRS, sms
+from tests.unit.channels.channel_rig import THEIRS, sms
 from tests.web.pages.demo import Site, link, rows, value
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn

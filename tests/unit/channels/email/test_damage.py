@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.channels.channels import NOW, SAMPLES, here, request
 from tests.unit.channels.mails import RECEIPT, assert_fits
-from tests.unit.channels.mutations import mutate
-from tests.unit.channels.mutations_mail import mutate_mail
+from tests.unit.channels.mutations import mutate, mutate_mail
 
 from afterturn.channels.email.message import read_mail
 from afterturn.channels.email.quoting import strip_quotes

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.unit.channels.channel_rig import ChannelRig, opened
 from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.test_ingest import ChannelRig, opened
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.responder import ReplyRequest
@@ -80,3 +80,18 @@ async def test_what_is_no_message_is_refused_with_its_field(rig: ChannelRig, bod
 def test_a_secret_that_is_none_is_said_at_once() -> None:
     with pytest.raises(ConfigError, match="web secret"):
         endpoints_of(Settings(web_secret=SecretStr("not base64!")))
+
+
+async def test_two_visitors_whose_messages_have_one_id_are_both_answered(rig: ChannelRig) -> None:
+    """A page counts its messages for each visitor from one on."""
+
+    async def answer(request: ReplyRequest) -> str:
+        return f"To {request.recipient}"
+
+    rig.responder = answer
+    for visitor in ("ada", "bob", "ada"):
+        assert (await router(rig)(WEB, signed(said(conversationId=visitor)))).status == 200
+        await rig.auto_reply.once()
+    for visitor in ("ada", "bob"):
+        assert await rig.texts(f"web:{visitor}") == ["Hello", f"To {visitor}"]
+        assert await rig.turns(f"web:{visitor}") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.unit.channels.test_ingest import ChannelRig, rig
+from tests.unit.channels.channel_rig import ChannelRig, rig
 
 from afterturn.jobs.locks import Locks
 
