@@ -25,7 +25,7 @@ from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.aws.strict import StrictDynamo
 from tests.unit.aws.trouble import Trouble
 
-from afterturn.aws.backoff import Backoff
+from afterturn.aws.errors import Backoff
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES, TTL_ATTRIBUTE, Index, table_definition
 from afterturn.store.dynamodb import DynamoStore, RecencyLayouts, SlotLayout

@@ -15,7 +15,7 @@ from tests.emulator import provision
 from tests.unit.aws.strict import StrictDynamo
 
 from afterturn.aws.account import Account, open_account
-from afterturn.aws.backoff import Backoff
+from afterturn.aws.errors import Backoff
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.aws.stack import Patience

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.demo.schedule import Beat, play
+from afterturn.cli.simulate import Beat, play
 from afterturn.importers.records import ImportedConversation
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from afterturn.aws.errors import translated
+from afterturn.aws.errors import if_exists, translated
 from afterturn.aws.names import Names, check_names
-from afterturn.aws.session import Access, open_client, open_session
+from afterturn.aws.session import Access, list_all, open_client, open_session
 from afterturn.errors import ConfigError, StoreForeign
 
 LANE_TAG = "afterturn:lane"
@@ -206,15 +206,8 @@ async def table_tags(account: Account, name: str) -> Mapping[str, str] | None:
     """The tags of a table; None if it does not exist."""
     client = account.dynamodb
     with translated(f"table {name}"):
-        try:
-            arn = (await client.describe_table(TableName=name))["Table"]["TableArn"]
-        except client.exceptions.ResourceNotFoundException:
+        answer = await if_exists(client.describe_table(TableName=name))
+        if answer is None:
             return None
-        tags: dict[str, str] = {}
-        start: dict[str, str] = {}
-        while True:
-            page = await client.list_tags_of_resource(ResourceArn=arn, **start)
-            tags |= {tag["Key"]: tag["Value"] for tag in page.get("Tags", ())}
-            if not page.get("NextToken"):
-                return tags
-            start = {"NextToken": page["NextToken"]}
+        tags = await list_all(client, "list_tags_of_resource", "Tags", ResourceArn=answer["Table"]["TableArn"])
+    return {tag["Key"]: tag["Value"] for tag in tags}

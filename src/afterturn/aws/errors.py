@@ -1,4 +1,4 @@
-"""botocore's errors, translated into ours.
+"""botocore's errors, translated into ours, and the pauses before a call is repeated.
 
 A message names the table and the operation, says what to do, and holds nothing of the request: AWS puts values of the
 request into some of its messages. The cause is kept.
@@ -6,14 +6,18 @@ request into some of its messages. The cause is kept.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
 from afterturn.errors import StoreBusy, StoreError, StoreForeign, StoreFull, StoreReadOnly
 
 T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class Verdict(Enum):
@@ -196,3 +200,24 @@ def code_of(error: Exception) -> str | None:
         if decisive:
             return str(min(decisive))
     return str(min(reasons)) if reasons else "TransactionConflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: anything up to a bound that doubles from ``base`` to ``cap`` seconds; ``tries`` in all.
+
+    Source: https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/
+    """
+
+    base: float = 0.02
+    cap: float = 1.0
+    tries: int = 10
+    chance: random.Random = field(default_factory=random.Random)
+    sleep: Sleep = asyncio.sleep
+
+    def bound(self, attempt: int) -> float:
+        """The longest wait after the ``attempt``-th failure, counted from 0."""
+        return float(min(self.cap, self.base * 2 ** min(attempt, 30)))
+
+    async def pause(self, attempt: int) -> None:
+        await self.sleep(self.chance.uniform(0, self.bound(attempt)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,9 +16,10 @@ from typing import Any
 
 from afterturn.aws import stack
 from afterturn.aws.account import Account, Tagged, check_lane
-from afterturn.aws.errors import code_of, translated
+from afterturn.aws.errors import code_of, if_exists, translated
 from afterturn.aws.names import Names
 from afterturn.aws.package import Package
+from afterturn.aws.session import list_all
 from afterturn.aws.stack import ALIAS, FIRST_VERSION, FUNCTIONS, Patience, TimedOut
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound, StoreBusy, StoreError, StoreForeign
 from afterturn.model import Emitter
@@ -134,10 +135,10 @@ async def look_up(account: Account, part: Part, names: Names, *, expected: str |
     """
     client, name = account.functions, names.function(part)
     with translated_function(f"function {name}"):
-        answer = await _if_exists(account, client.get_function(FunctionName=name))
+        answer = await if_exists(client.get_function(FunctionName=name))
         tagged = [] if answer is None else [Tagged(f"function {name}", answer.get("Tags") or {})]
         check_lane(names, account.identity, tagged, account=expected, emulated=account.emulated)
-        alias = await _if_exists(account, client.get_alias(FunctionName=name, Name=ALIAS)) if answer else None
+        alias = await if_exists(client.get_alias(FunctionName=name, Name=ALIAS)) if answer else None
         if answer is None or alias is None:
             raise StoreForeign(
                 f"lane {names.lane} has no function {name} with an alias {ALIAS} in account "
@@ -146,10 +147,10 @@ async def look_up(account: Account, part: Part, names: Names, *, expected: str |
             )
         versions = [
             int(found["Version"])
-            for found in await _all_pages(client.list_versions_by_function, "Versions", FunctionName=name)
+            for found in await list_all(client, "list_versions_by_function", "Versions", FunctionName=name)
             if found["Version"] != "$LATEST"
         ]
-        aliases = await _all_pages(client.list_aliases, "Aliases", FunctionName=name)
+        aliases = await list_all(client, "list_aliases", "Aliases", FunctionName=name)
     newest = await _version(account, name, str(max(versions))) if versions else None
     return DeployedFunction(
         name,
@@ -593,8 +594,9 @@ async def _refuse_other_readers(account: Account, names: Names, function: str) -
     """Raise ConfigError if another function reads a queue of the lane: each would get only a part of the records."""
     for queue in (names.main, names.retry):
         with translated_function(f"mappings of queue {queue}"):
-            mappings = await _all_pages(
-                account.functions.list_event_source_mappings,
+            mappings = await list_all(
+                account.functions,
+                "list_event_source_mappings",
                 "EventSourceMappings",
                 EventSourceArn=account.location.queue_arn(queue),
             )
@@ -610,29 +612,11 @@ async def _refuse_other_readers(account: Account, names: Names, function: str) -
 async def _version(account: Account, name: str, version: str) -> Mapping[str, Any] | None:
     """The configuration of a published version; None if there is none."""
     with translated_function(f"version {version} of function {name}"):
-        found: Mapping[str, Any] | None = await _if_exists(
-            account, account.functions.get_function_configuration(FunctionName=name, Qualifier=version)
+        found: Mapping[str, Any] | None = await if_exists(
+            account.functions.get_function_configuration(FunctionName=name, Qualifier=version)
         )
     # The emulator answers for any number with the unpublished configuration.
     return found if found is not None and str(found.get("Version")) == version else None
-
-
-async def _all_pages(call: Callable[..., Awaitable[Any]], key: str, **query: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    start: dict[str, str] = {}
-    while True:
-        page = await call(**query, **start)
-        found += page[key]
-        if not page.get("NextMarker"):
-            return found
-        start = {"Marker": page["NextMarker"]}
-
-
-async def _if_exists(account: Account, call: Awaitable[Any]) -> Any:
-    try:
-        return await call
-    except account.functions.exceptions.ResourceNotFoundException:
-        return None
 
 
 _BY_CODE: Mapping[str, tuple[type[ConfigError | StoreError], str]] = {

@@ -18,8 +18,9 @@ from typing import Any
 from uuid import uuid4
 
 from afterturn.aws.account import LANE_TAG, Account, Tagged, check_lane, table_tags
-from afterturn.aws.errors import code_of, translated
+from afterturn.aws.errors import code_of, if_exists, translated
 from afterturn.aws.names import Names, check_names
+from afterturn.aws.session import list_all
 from afterturn.aws.table import ALL_INDEXES
 from afterturn.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreForeign
 
@@ -152,19 +153,19 @@ async def describe(account: Account, names: Names) -> Stack | None:
     """The stack of a lane; None if there is none, or only a change set that was never executed."""
     with translated_stack(names.stack):
         try:
-            (found,) = (await account.cloudformation.describe_stacks(StackName=names.stack))["Stacks"]
+            (description,) = (await account.cloudformation.describe_stacks(StackName=names.stack))["Stacks"]
         except account.cloudformation.exceptions.ClientError as error:
             if code_of(error) == "ValidationError" and "does not exist" in str(error):
                 return None
             raise
-    if found["StackStatus"] in _ABSENT:
+    if description["StackStatus"] in _ABSENT:
         return None
     return Stack(
         names.stack,
-        found["StackStatus"],
-        {each["ParameterKey"]: each.get("ParameterValue", "") for each in found.get("Parameters", ())},
-        {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())},
-        {each["Key"]: each["Value"] for each in found.get("Tags", ())},
+        description["StackStatus"],
+        {each["ParameterKey"]: each.get("ParameterValue", "") for each in description.get("Parameters", ())},
+        {each["OutputKey"]: each["OutputValue"] for each in description.get("Outputs", ())},
+        {each["Key"]: each["Value"] for each in description.get("Tags", ())},
     )
 
 
@@ -274,12 +275,8 @@ async def finish(
     status = "unknown"
     async for waited in patience.looks():
         with translated_stack(stack):
-            try:
-                status = (await account.cloudformation.describe_stacks(StackName=stack))["Stacks"][0]["StackStatus"]
-            except account.cloudformation.exceptions.ClientError as error:
-                if code_of(error) != "ValidationError":
-                    raise
-                status = "DELETE_COMPLETE"
+            answer = await if_exists(account.cloudformation.describe_stacks(StackName=stack), "ValidationError")
+        status = "DELETE_COMPLETE" if answer is None else answer["Stacks"][0]["StackStatus"]
         if seen is not None:
             for event in reversed(await _events(account, stack)):
                 if event["EventId"] not in is_known:
@@ -341,7 +338,6 @@ async def _create(
             **body,
             **creation,
         )
-    changes: list[ResourceChange] = []
     async for _ in Patience(timeout=300, every=2).looks():
         with translated_stack(names.stack):
             described = await client.describe_change_set(ChangeSetName=made["Id"], StackName=names.stack)
@@ -356,14 +352,12 @@ async def _create(
             break
     else:
         raise TimedOut(f"stack {names.stack}: CloudFormation is still making the change set; run it again")
-    while True:
-        changes += [_change(each["ResourceChange"]) for each in described["Changes"]]
-        if not described.get("NextToken"):
-            return ChangeSet(names.stack, made["Id"], stack is None, tuple(changes))
-        with translated_stack(names.stack):
-            described = await client.describe_change_set(
-                ChangeSetName=made["Id"], StackName=names.stack, NextToken=described["NextToken"]
-            )
+    with translated_stack(names.stack):
+        changes = await list_all(
+            client, "describe_change_set", "Changes", ChangeSetName=made["Id"], StackName=names.stack
+        )
+    resources = tuple(_resource_change(each["ResourceChange"]) for each in changes)
+    return ChangeSet(names.stack, made["Id"], stack is None, resources)
 
 
 def parameters(
@@ -386,14 +380,14 @@ def parameters(
     return chosen + [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)]
 
 
-def _change(found: Mapping[str, Any]) -> ResourceChange:
-    targets = (detail.get("Target", {}) for detail in found.get("Details", ()))
+def _resource_change(change: Mapping[str, Any]) -> ResourceChange:
+    targets = (detail.get("Target", {}) for detail in change.get("Details", ()))
     return ResourceChange(
-        found["Action"],
-        found["LogicalResourceId"],
-        found["ResourceType"],
-        found.get("PhysicalResourceId"),
-        found.get("Replacement") == "True",
+        change["Action"],
+        change["LogicalResourceId"],
+        change["ResourceType"],
+        change.get("PhysicalResourceId"),
+        change.get("Replacement") == "True",
         tuple(sorted({str(target.get("Name") or target.get("Attribute")) for target in targets})),
     )
 
@@ -405,11 +399,8 @@ async def _live_versions(account: Account, names: Names, stack: Stack | None) ->
         if stack is None or (known := stack.parameters.get(f"{prefix}Version")) is None:
             continue
         with translated(f"alias {ALIAS} of function {names.function(part)}"):
-            try:
-                alias = await account.functions.get_alias(FunctionName=names.function(part), Name=ALIAS)
-            except account.functions.exceptions.ResourceNotFoundException:
-                continue
-        if known or alias["FunctionVersion"] != FIRST_VERSION:
+            alias = await if_exists(account.functions.get_alias(FunctionName=names.function(part), Name=ALIAS))
+        if alias is not None and (known or alias["FunctionVersion"] != FIRST_VERSION):
             versions[f"{prefix}Version"] = str(alias["FunctionVersion"])
     return versions
 
@@ -499,15 +490,10 @@ def drift_problems(drift: Mapping[str, Any]) -> Iterator[str]:
 async def _events(account: Account, stack: str) -> list[Mapping[str, Any]]:
     """The latest events, newest first; none if the stack is gone."""
     with translated_stack(stack):
-        try:
-            events: list[Mapping[str, Any]] = (await account.cloudformation.describe_stack_events(StackName=stack))[
-                "StackEvents"
-            ]
-        except account.cloudformation.exceptions.ClientError as error:
-            if code_of(error) != "ValidationError":
-                raise
-            return []
-    return events
+        answer: Mapping[str, Any] | None = await if_exists(
+            account.cloudformation.describe_stack_events(StackName=stack), "ValidationError"
+        )
+    return [] if answer is None else answer["StackEvents"]
 
 
 def _note_event(event: Mapping[str, Any], stack: str, problems: list[str], report: Report) -> None:

@@ -59,8 +59,8 @@ ENTRIES = (
     Entry("inbox", "inbox", "inbox", _LOOK, "List conversations, newest first."),
     Entry("show", "inbox", "show", _LOOK, "Show a conversation: messages, delivery, turns, stamps and work orders."),
     Entry("work-orders", "inbox", "work_orders", _LOOK, "List work orders, most urgent first."),
-    Entry("opt-outs", "opt_outs", "opt_outs", _LOOK, "List every address that opted out of automatic messages."),
-    Entry("stats", "stats", "stats", _LOOK, "Count what is in each stage, and how old the oldest entry is."),
+    Entry("opt-outs", "inbox", "opt_outs", _LOOK, "List every address that opted out of automatic messages."),
+    Entry("stats", "ledger", "stats", _LOOK, "Count what is in each stage, and how old the oldest entry is."),
     Entry(
         "audit",
         "ledger",

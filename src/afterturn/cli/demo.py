@@ -18,8 +18,8 @@ from rich.text import Text
 
 from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
-from afterturn.cli.cards import print_cards
 from afterturn.cli.exits import Exit
+from afterturn.cli.inbox import print_cards
 from afterturn.cli.loader import ImportCounts, Loader
 from afterturn.cli.options import (
     AppName,

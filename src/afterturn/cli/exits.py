@@ -1,10 +1,17 @@
-"""Exit codes, and the exit code of each error."""
+"""Exit codes, the exit code of each error, and Ctrl-C: the first asks to stop, the second stops at once."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from types import FrameType
 from typing import Any
 
 import typer
@@ -46,6 +53,9 @@ HELP = {
 
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code.value}` {text}" for code, text in HELP.items())
 """The codes as ``--help`` prints them."""
+
+_AT_ONCE = 2.0
+"""Seconds that the second signal leaves to code that does not react to it."""
 
 _BY_ERROR: tuple[tuple[type[AfterturnError], Exit], ...] = (
     (InvalidInput, Exit.USAGE),
@@ -148,3 +158,40 @@ def _report(error: BaseException) -> typer.Exit:
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+@contextmanager
+def interruptible(first: Callable[[], object], second: Callable[[], object]) -> Iterator[Callable[[], int]]:
+    """Call ``first`` in the loop at the first SIGINT or SIGTERM and ``second`` at the next; yields their count.
+
+    If ``second`` does not end the process soon, the process is ended: every write is a transaction, so it may end
+    anywhere.
+    """
+    loop = asyncio.get_running_loop()
+    received = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received += 1
+        loop.call_soon_threadsafe(first if received == 1 else second)
+        if received == 2:
+            timer = threading.Timer(_AT_ONCE, _end)
+            timer.daemon = True
+            timer.start()
+
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # not in the main thread: nobody can press Ctrl-C on us
+            before[number] = signal.signal(number, on_signal)
+    try:
+        yield lambda: received
+    finally:
+        if received < 2:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _end() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(Exit.INTERRUPTED)

@@ -1,24 +1,30 @@
-"""``inbox``, ``show`` and ``work-orders``."""
+"""``inbox``, ``show``, ``work-orders`` and ``opt-outs``."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from afterturn.channels.outbox import sending_of
-from afterturn.cli.cards import print_cards
 from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, settings_of, with_filters
-from afterturn.cli.output import console, note, table, timestamp, write_json
+from afterturn.cli.output import WIDEST, cell, console, note, padded, table, timestamp, write_json
 from afterturn.cli.thread import print_thread, thread_json
 from afterturn.errors import InvalidRecord, NotFound
 from afterturn.inbox import InboxPage, InboxQuery, InboxRow
 from afterturn.inbox.filters import BY_FIELD
-from afterturn.inbox.presentation import alerts_of, consumers_in, grade_of, topics_of
-from afterturn.model import Direction, WorkOrder, parse
+from afterturn.inbox.presentation import age, alerts_of, consumers_in, grade_of, topics_of
+from afterturn.model import UNASSIGNED, Direction, WorkOrder, parse
 from afterturn.reactions.state import ReactionState
+from afterturn.store.state import OptOut, OptOutKey
+
+_INDENT = "      "
+_GRADE_STYLES = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
 
 
 @with_filters
@@ -54,7 +60,46 @@ async def _inbox(ctx: typer.Context, db: Any, query: InboxQuery, cursor: str | N
         print_cards(page.rows, now)
     else:
         _print_rows(page.rows)
-    _say_what_follows(page)
+    _note_next_page(page)
+
+
+def print_cards(rows: Sequence[InboxRow], now: datetime) -> None:
+    """Time ago, channel, property, id, grade, alert and repairs; then the last words and the topics."""
+    screen = console()
+    width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST) if screen.is_terminal else WIDEST
+    for row in rows:
+        screen.print(_first_line(row, now), soft_wrap=True)
+        screen.print(_second_line(row, width), soft_wrap=True)
+
+
+def _first_line(row: InboxRow, now: datetime) -> Text:
+    conversation = row.conversation
+    line = Text()
+    line.append(f"{age(now - conversation.recency):>4}  ", "cyan")
+    line.append(padded(conversation.channel.value, 8) + "  ")
+    line.append(padded(cell(conversation.property_id or UNASSIGNED), 17) + "  ", "dim")
+    line.append(padded(cell(conversation.id), 26), "bold")
+    grade = grade_of(row)
+    line.append(f"  {grade or '-'}", _GRADE_STYLES.get(grade or "", "dim"))
+    for kind in alerts_of(row):
+        line.append(f"  ● {kind}", "bold red")
+    for state, style in ((ReactionState.OWED, "yellow"), (ReactionState.FAILED, "red")):
+        if names := consumers_in(row, state):
+            line.append(f"  {state.value}: {', '.join(names)}", style)
+    if conversation.synthetic or conversation.gauntlet:
+        line.append("  synthetic", "dim")
+    return line
+
+
+def _second_line(row: InboxRow, width: int) -> Text:
+    topics = ", ".join(topics_of(row))
+    right = Text(f"  [{topics}]" if topics else "", "magenta")
+    right.truncate(width // 2, overflow="ellipsis")
+    left = Text(_INDENT)
+    if row.role is not None:
+        left.append(f"{row.role.value}: {row.text}", "dim")
+        left.truncate(max(width - right.cell_len, 20), overflow="ellipsis", pad=bool(topics))
+    return left + right
 
 
 def _print_rows(rows: Sequence[InboxRow]) -> None:
@@ -81,7 +126,7 @@ def _print_rows(rows: Sequence[InboxRow]) -> None:
     table((*columns, "FAILED", "LAST WORDS"), lines)
 
 
-def _say_what_follows(page: InboxPage) -> None:
+def _note_next_page(page: InboxPage) -> None:
     if not page.rows and page.complete:
         note("No conversations.")
     if not page.complete and page.next_cursor is not None:
@@ -112,8 +157,8 @@ async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: b
         messages = await backbone.store.messages(conversation_id)
         turns = await backbone.store.turns(conversation_id, limit=10_000_000)
         orders = await backbone.store.work_orders(conversation_id=conversation_id, open_only=False, limit=100_000)
-        going = [] if as_json else [one.id for one in messages if one.direction is Direction.OUTBOUND]
-        sending = await sending_of(backbone.store, conversation_id, going)
+        outbound = [] if as_json else [each.id for each in messages if each.direction is Direction.OUTBOUND]
+        sending = await sending_of(backbone.store, conversation_id, outbound)
     if as_json:
         write_json(thread_json(row, messages, turns, orders))
     else:
@@ -132,13 +177,13 @@ def work_orders(
     db: Db = None,
 ) -> None:
     """List work orders, most urgent first."""
-    found = asyncio.run(_work_orders(ctx, db, conversation_id, open_only=not all_, limit=limit + 1))
-    complete, found = len(found) <= limit, found[:limit]
+    orders = asyncio.run(_work_orders(ctx, db, conversation_id, open_only=not all_, limit=limit + 1))
+    complete, orders = len(orders) <= limit, orders[:limit]
     if json_:
-        write_json({"workOrders": [order.to_json() for order in found], "complete": complete})
+        write_json({"workOrders": [order.to_json() for order in orders], "complete": complete})
         return
-    print_work_orders(found)
-    if not found:
+    print_work_orders(orders)
+    if not orders:
         note("No work orders.")
     if not complete:
         note(f"There are more than {limit}; raise --limit.")
@@ -170,3 +215,31 @@ def print_work_orders(orders: Sequence[WorkOrder]) -> None:
             for order in orders
         ],
     )
+
+
+def opt_outs(
+    ctx: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", metavar="", help="Include addresses that opted in again.")] = False,
+    json_: Json = False,
+    profile: Profiled = None,
+    db: Db = None,
+) -> None:
+    """List every address that opted out of automatic messages."""
+    records = [record for record in asyncio.run(_opt_outs(ctx, db)) if record.opted_out or all_]
+    if json_:
+        write_json({"optOuts": [record.to_json() for record in records]})
+        return
+    table(
+        ("CHANNEL", "ADDRESS", "STATE", "SINCE"),
+        [(each.channel.value, each.address, "out" if each.opted_out else "in again", each.at) for each in records],
+    )
+    if not records:
+        note("Nobody has opted out.")
+
+
+async def _opt_outs(ctx: typer.Context, db: Any) -> list[OptOut]:
+    records: list[OptOut] = []
+    async with open_existing(settings_of(ctx, db)) as backbone:
+        while page := await backbone.store.opt_outs(after=OptOutKey.of(records[-1]) if records else None, limit=1_000):
+            records += page
+    return records

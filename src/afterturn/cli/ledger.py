@@ -1,11 +1,12 @@
-"""``audit``, ``sweep`` and ``replay``: find what is owed, re-emit it, re-run history."""
+"""``stats``, ``audit``, ``sweep`` and ``replay``: count, find what is owed, re-emit it, re-run history."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +27,10 @@ from afterturn.cli.options import (
 )
 from afterturn.cli.output import facts, note, table, write_json
 from afterturn.config import Settings
-from afterturn.errors import InvalidInput
+from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.inbox.presentation import count, duration
 from afterturn.ledger.ledger import Audit, Debt, Selection
+from afterturn.web.api.shapes import read_stats
 
 Grace = Annotated[
     str | None,
@@ -200,3 +202,54 @@ def _counter(what: str) -> Callable[[int], None]:
                 note(count(done, what[:-1]))
 
     return show
+
+
+def stats(ctx: typer.Context, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
+    """Count what is in each stage, and how old the oldest entry is.
+
+    Unreachable stages are reported as unavailable; the exit code is 4 then.
+    """
+    counts, problems, now = asyncio.run(_stats(ctx, db))
+    if json_:
+        write_json(counts)
+    else:
+        _print_stats(counts, now)
+    for problem in problems:
+        note(f"error: {problem}")
+    raise typer.Exit(Exit.STORE if problems else Exit.OK)
+
+
+def _print_stats(counts: dict[str, Any], now: datetime) -> None:
+    def oldest(stage: dict[str, Any] | None) -> str | None:
+        at = None if stage is None else stage["oldestAt"]
+        return None if at is None else duration(max(now - datetime.fromisoformat(at), timedelta(0)))
+
+    def value_of(stage: dict[str, Any] | None, name: str) -> object:
+        return "unavailable" if stage is None or stage[name] is None else stage[name]
+
+    facts(
+        [
+            *((name, counts[name]) for name in ("conversations", "messages", "turns", "stamps")),
+            ("open work orders", counts["openWorkOrders"]),
+        ]
+    )
+    print()
+    stream, reactions = counts["stream"], counts["reactions"]
+    is_waiting = stream is not None and stream["main"]
+    table(
+        ("STAGE", "COUNT", "OLDEST"),
+        [
+            ("stream, main queue", value_of(stream, "main"), oldest(stream) if is_waiting else None),
+            ("stream, retry queue", value_of(stream, "retry"), None if is_waiting else oldest(stream)),
+            ("waiting reactions", value_of(reactions, "waiting"), oldest(reactions)),
+            ("failed reactions", reactions["failed"], None),
+            ("replies, sends, calls", counts["jobs"], None),
+            ("dead letters", value_of(stream, "dead"), None),
+        ],
+    )
+
+
+async def _stats(ctx: typer.Context, db: Any) -> tuple[dict[str, Any], list[AfterturnError], datetime]:
+    async with open_existing(settings_of(ctx, db)) as backbone:
+        counts, problems = await read_stats(backbone)
+        return counts, problems, backbone.clock()

@@ -17,8 +17,7 @@ from rich.status import Status
 from afterturn.app import App
 from afterturn.backbone import Backbone, Backlog
 from afterturn.bootstrap.bridge import open_bridge
-from afterturn.cli.exits import Exit
-from afterturn.cli.interrupts import interruptible
+from afterturn.cli.exits import Exit, interruptible
 from afterturn.cli.options import (
     AppName,
     Db,

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from afterturn.app import App
-from afterturn.cli.exits import Exit, exit_of
-from afterturn.cli.interrupts import interruptible
+from afterturn.cli.exits import Exit, exit_of, interruptible
 from afterturn.cli.loader import ImportCounts, Loader, first
 from afterturn.cli.options import (
     AppName,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,7 @@ import typer
 from afterturn.app import App
 from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import wait_any
-from afterturn.cli.exits import Exit
-from afterturn.cli.interrupts import interruptible
+from afterturn.cli.exits import Exit, interruptible
 from afterturn.cli.loader import first
 from afterturn.cli.options import (
     AppName,
@@ -33,10 +33,11 @@ from afterturn.cli.output import note, write_json
 from afterturn.clock import parse_duration, system_clock, to_text
 from afterturn.config import Settings
 from afterturn.demo import Scripted, sample
-from afterturn.demo.schedule import Beat, play
+from afterturn.ids import legal_id
 from afterturn.importers import read
 from afterturn.importers.records import BadRecord, ImportedConversation
 from afterturn.inbox.presentation import count
+from afterturn.model import Turn
 
 _BAD_SHOWN = 20
 
@@ -180,3 +181,58 @@ def _whole(scripted: Scripted) -> ImportedConversation:
         return conversation
     end = conversation.turns[-1].model_copy(update={"messages": scripted.spoken})
     return replace(conversation, turns=(end,))
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A turn and when it happens, counted from the beginning of the play."""
+
+    after: timedelta
+    turn: Turn
+
+
+def play(
+    conversations: Iterable[ImportedConversation],
+    begins: datetime,
+    *,
+    chance: random.Random,
+    speed: float = 1.0,
+    spread: timedelta = timedelta(0),
+    name: str = "play",
+    synthetic: bool = False,
+) -> Iterator[Beat]:
+    """Their turns in the order in which they happen.
+
+    Each conversation begins at a random moment within ``spread`` and keeps its own pace, ``speed`` times as fast; its
+    id gets ``name`` in front, so that two plays are two sets of conversations. ``synthetic``: all are tests; what was
+    one stays one in any case. The same chance gives the same play.
+    """
+    queue: list[tuple[timedelta, int, int, list[Turn]]] = []
+    for number, conversation in enumerate(conversations):
+        turns = [turn for turn in conversation.turns if turn.messages]
+        if turns:
+            heapq.heappush(queue, (spread * chance.random(), number, 0, turns))
+    while queue:
+        after, number, place, turns = heapq.heappop(queue)
+        yield Beat(after, _as_now(turns[place], begins + after, speed, name, synthetic))
+        if place + 1 < len(turns):
+            gap = max(_time(turns[place + 1]) - _time(turns[place]), timedelta(0)) / speed
+            heapq.heappush(queue, (after + gap, number, place + 1, turns))
+
+
+def _time(turn: Turn) -> datetime:
+    return turn.messages[-1].at
+
+
+def _as_now(turn: Turn, at: datetime, speed: float, name: str, synthetic: bool) -> Turn:
+    """A live turn: its last message is of now, the others were before it, at the same pace."""
+    last = _time(turn)
+    messages = tuple(each.model_copy(update={"at": at - (last - each.at) / speed}) for each in turn.messages)
+    original = turn.conversation
+    changes = {
+        "id": legal_id(f"{name}:", original.id),
+        "created_at": None,
+        "synthetic": synthetic or original.synthetic,
+    }
+    meta = original.model_copy(update=changes)
+    return turn.model_copy(update={"conversation": meta, "messages": messages, "at": None, "key": None})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from afterturn.aws.backoff import Backoff
+from afterturn.aws.errors import Backoff
 from afterturn.aws.table import INDEXES, RECENCY_B, check_description, table_definition
 from afterturn.errors import StoreBusy, StoreForeign
 from afterturn.store.dynamodb.requests import from_item, item_bytes, to_item

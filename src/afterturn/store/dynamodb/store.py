@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from afterturn.aws.backoff import Backoff
+from afterturn.aws.errors import Backoff
 from afterturn.aws.session import Access, open_client
 from afterturn.aws.table import INDEXES
 from afterturn.clock import Clock, system_clock

@@ -6,8 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from afterturn.aws.backoff import Backoff
-from afterturn.aws.errors import Verdict, is_condition, is_foreign, translate, verdict
+from afterturn.aws.errors import Backoff, Verdict, is_condition, is_foreign, translate, verdict
 from afterturn.aws.table import Index, check_description
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb.keys import Key
