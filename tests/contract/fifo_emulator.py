@@ -14,8 +14,8 @@ from unittest import mock
 from tests.contract.samples import T0
 from tests.emulator import FOLDER, ROOT
 
+from afterturn.aws import stack
 from afterturn.local import ministack
-from afterturn.stream.port import MAX_RECEIVES
 from afterturn.stream.sqs import QueueUrls
 from afterturn.testing import ManualClock
 
@@ -56,19 +56,24 @@ def emulator_on(clock_path: Path) -> Iterator[str]:
         yield endpoint
 
 
-async def create_queues(client: Any, *, max_receives: int = MAX_RECEIVES) -> QueueUrls:
-    """The four queues of a lane."""
+async def create_queues(client: Any) -> QueueUrls:
+    """The four queues of a lane, with the properties that ``infra/template.json`` gives them."""
+    resources = json.loads(stack.template())["Resources"]
 
-    async def create(name: str, **attributes: str) -> str:
-        made = await client.create_queue(QueueName=name, Attributes={"FifoQueue": "true", **attributes})
-        return str(made["QueueUrl"])
+    async def create(resource: str, **attributes: str) -> str:
+        properties = resources[resource]["Properties"]
+        name = properties["QueueName"]["Fn::Sub"].replace("${Lane}", "test")
+        plain = {key: str(value).lower() for key, value in properties.items() if isinstance(value, bool | int)}
+        plain |= {key: value for key, value in properties.items() if isinstance(value, str)}
+        created = await client.create_queue(QueueName=name, Attributes=plain | attributes)
+        return str(created["QueueUrl"])
 
-    async def pair(name: str) -> tuple[str, str]:
-        dead = await create(f"{name}-dead.fifo")
+    async def pair(queue: str, dead_letters: str) -> tuple[str, str]:
+        dead = await create(dead_letters)
         arn = (await client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"]))["Attributes"]["QueueArn"]
-        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": str(max_receives)})
-        return await create(f"{name}.fifo", RedrivePolicy=policy), dead
+        policy = resources[queue]["Properties"]["RedrivePolicy"] | {"deadLetterTargetArn": arn}
+        return await create(queue, RedrivePolicy=json.dumps(policy)), dead
 
-    main, main_dead = await pair("events")
-    retry, retry_dead = await pair("retry")
+    main, main_dead = await pair("EventsQueue", "EventsDeadLetters")
+    retry, retry_dead = await pair("RetryQueue", "RetryDeadLetters")
     return QueueUrls(main, retry, main_dead, retry_dead)

@@ -135,12 +135,6 @@ class StampStore:
 
         await self._table.until_done(unit)
 
-    async def failed_through(self, conversation_id: str, consumer: str) -> datetime | None:
-        """The newest turn that the consumer failed on, if any."""
-        item = await self._table.get(keys.meta(conversation_id), [rows.STAMP + consumer])
-        stamp = (item or {}).get(rows.STAMP + consumer)
-        return rows.stamp(stamp).failed_through if stamp else None
-
     async def request(self, conversation_id: str, consumers: Sequence[str], *, now: datetime) -> None:
         """Writes nothing for an unknown conversation."""
         names = list(dict.fromkeys(consumers))
