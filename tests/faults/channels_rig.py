@@ -27,7 +27,7 @@ from afterturn import App, Settings
 from afterturn.backbone import Backbone
 from afterturn.bootstrap import open_backbone
 from afterturn.bootstrap.channels import own_addresses
-from afterturn.channels.email.compose import compose, one_part
+from afterturn.channels.email.compose import compose, single_part
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.outlook import fetch as outlook_fetch
 from afterturn.channels.responder import ReplyRequest, Responder
@@ -73,7 +73,7 @@ class Mailer:
         self._clock = clock
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
-        return one_part(message, "ses")
+        return single_part(message, "ses")
 
     async def send(self, part: OutboundMessage) -> SendReceipt:
         made = compose(part, "ses", sender=DESK, region="us-east-1", now=self._clock())

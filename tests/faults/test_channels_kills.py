@@ -100,4 +100,4 @@ async def test_what_may_have_gone_out_is_left_to_people(tmp_path: Path, channel:
         await desk.work(wait=timedelta(minutes=20))
         await desk.work(wait=timedelta(hours=1))
         assert sum(sent(desk).values()) == 0
-        assert await states(desk) == [("uncertain", "answer-lost")]
+        assert await states(desk) == [("uncertain", "response-lost")]

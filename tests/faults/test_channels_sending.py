@@ -112,7 +112,7 @@ async def test_what_a_provider_did_not_take_is_sent_once_when_it_does(desk: Desk
         await desk.work(wait=timedelta(minutes=10))
     states = await dispatched(desk)
     # A server that fails may have taken it: that is left to people, and never sent twice.
-    assert states in ([("sent", None)], [("uncertain", "answer-lost")])
+    assert states in ([("sent", None)], [("uncertain", "response-lost")])
     assert len(provider.sent) == (states == [("sent", None)])
 
 

@@ -14,7 +14,7 @@ from tests.web.rig import API, Rig
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.routing import Directory, RoutingRule
 from afterturn.channels.sending import OutboundMessage, SendReceipt
-from afterturn.channels.state import DISPATCH
+from afterturn.channels.state import SEND
 from afterturn.channels.twilio.webhook import RANKS
 from afterturn.channels.types import DeliveryUpdate, Party, SuppressReason
 
@@ -30,7 +30,7 @@ async def test_a_reply_goes_out_by_the_channel_that_the_conversation_came_in_by(
         for _ in range(2):
             answer = await client.post(path, json={"text": "At nine."}, headers={"idempotency-key": "k-1"})
             assert answer.is_success
-    [job] = await rig.backbone.store.waiting_jobs(DISPATCH, limit=9)
+    [job] = await rig.backbone.store.waiting_jobs(SEND, limit=9)
     assert job.value == {"message": answer.json()["messageId"]}
 
 
@@ -43,7 +43,7 @@ async def test_a_reply_that_cannot_be_sent_is_stored_only(rig: Rig) -> None:
             path = f"{API}/conversations/{conversation_id}/replies"
             answer = await client.post(path, json={"text": "At nine."}, headers={"idempotency-key": "k-1"})
             assert answer.status_code == 201
-    assert await rig.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
+    assert await rig.backbone.store.waiting_jobs(SEND, limit=9) == ()
 
 
 async def test_the_next_conversation_of_a_person_goes_to_the_property_that_an_operator_chose(rig: Rig) -> None:

@@ -18,14 +18,14 @@ from afterturn.channels.ingest import IngestWriter
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.sanitize import clean_message_text
 from afterturn.channels.state import (
-    ANSWER,
-    DISPATCH,
     FINISH_CALL,
     MAX_REPLY_TIMES,
+    REPLY,
+    SEND,
     Album,
-    AnswerJob,
     MessageDetails,
     ReplyHistory,
+    ReplyJob,
     Route,
     SendJob,
     SettledCall,
@@ -119,14 +119,14 @@ class AutoReply:
         """Handlers of both kinds of jobs. Messages that arrive meanwhile are answered in one reply."""
         return (
             JobHandler(
-                kind=ANSWER,
-                run=self._answer,
+                kind=REPLY,
+                run=self._reply,
                 lease=self._lease,
                 retry=RetryPolicy(_DELAYS, GIVE_UP_AFTER),
                 failed=self._settle_without_reply,
                 concurrency=CONCURRENCY,
-                leads_to=(DISPATCH,),
-                is_shared=lambda job: self._responder is not None and not _is_nobody(job),
+                leads_to=(SEND,),
+                is_shared=lambda job: self._responder is not None and not _is_without_reply(job),
             ),
             JobHandler(
                 kind=FINISH_CALL,
@@ -143,10 +143,10 @@ class AutoReply:
         if conversation is not None:
             await self._writer.settle(_turn_without_reply(conversation, job))
 
-    async def _answer(self, job: LeasedJob) -> bool:
+    async def _reply(self, job: LeasedJob) -> bool:
         """False if the message was answered before."""
-        if self._responder is None and not _is_nobody(job):
-            raise RetryLater("nobody-here")  # another process on the same store has a responder
+        if self._responder is None and not _is_without_reply(job):
+            raise RetryLater("no-responder")  # another process on the same store has a responder
         conversation = await self._conversation(job)
         if conversation is None:
             return True
@@ -162,7 +162,11 @@ class AutoReply:
             await self._state.put(Album(key=job.key, version=1, parts=seen))
         name = f"reply:{digest(job.kind, job.key)}"
         text = None
-        if self._responder is not None and route is not None and not await self._is_quiet(job, conversation, route):
+        if (
+            self._responder is not None
+            and route is not None
+            and not await self._is_suppressed(job, conversation, route)
+        ):
             history = await self._state.get(ReplyHistory, conversation.id) or ReplyHistory(key=conversation.id)
             if history.covers(job, value.message) or any(message.id == name for message in messages):
                 return False
@@ -173,7 +177,7 @@ class AutoReply:
                 after = history.with_reply(job, seen, self._clock()) if text else history.without_reply(job, seen)
                 await self._state.put(after)
             else:
-                await self._leave_to_people(value, conversation)
+                await self._mark_rate_limited(value, conversation)
         if not text:
             await self._writer.settle(_turn_without_reply(conversation, job))
             return True
@@ -184,8 +188,8 @@ class AutoReply:
             text=text,
             at=_reply_time(messages, self._clock()),
         )
-        answers = _message_answered(route, messages) or _value_of(job).message
-        sending = send_job(conversation.id, reply, automatic=True, due_at=self._clock(), answers=answers)
+        in_reply_to = _message_replied_to(route, messages) or _value_of(job).message
+        sending = send_job(conversation.id, reply, automatic=True, due_at=self._clock(), in_reply_to=in_reply_to)
         await self._writer.settle(
             Turn(conversation=_meta(conversation), messages=(reply,)),
             jobs=[sending] if conversation.channel in SENDING_CHANNELS else (),
@@ -196,18 +200,18 @@ class AutoReply:
         """The job's conversation; its thread may have been merged while the job waited."""
         return await self._conversations.conversation(await merged_into(self._state, job.conversation_id))
 
-    async def _leave_to_people(self, value: AnswerJob, conversation: Conversation) -> None:
-        """Stop two machines that answer each other. The reason is shown with the message."""
+    async def _mark_rate_limited(self, value: ReplyJob, conversation: Conversation) -> None:
+        """Stop two machines that reply to each other. The reason is shown with the message."""
         channel = conversation.channel.value
         telemetry.auto_replies_limited.labels(channel).inc()
         telemetry.log("auto_replies_limited", level=logging.WARNING, conversation_id=conversation.id, channel=channel)
         key = message_key(conversation.id, value.message)
         details = await self._state.get(MessageDetails, key) or MessageDetails(key=key)
-        await self._state.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.LOOP.value}))
+        await self._state.put(details.model_copy(update={"version": 1, "suppress": SuppressReason.RATE_LIMIT.value}))
 
-    async def _is_quiet(self, job: LeasedJob, conversation: Conversation, route: Route) -> bool:
+    async def _is_suppressed(self, job: LeasedJob, conversation: Conversation, route: Route) -> bool:
         """Whether to send no automatic reply: it is suppressed, or the customer has opted out."""
-        if _is_nobody(job):
+        if _is_without_reply(job):
             return True
         opt_out = await self._state.opt_out(conversation.channel, route.recipient)
         return opt_out is not None and opt_out.opted_out
@@ -230,15 +234,15 @@ def send_job(
     *,
     automatic: bool,
     due_at: datetime | None = None,
-    answers: str | None = None,
+    in_reply_to: str | None = None,
 ) -> Job:
     """The job to send an outbound message.
 
-    ``due_at``: default: the message's time; ``answers``: the id of the message that it answers, if known.
+    ``due_at``: default: the message's time; ``in_reply_to``: the id of the message that it replies to, if known.
     """
-    value = SendJob(message=message.id, automatic=automatic, answers=answers)
+    value = SendJob(message=message.id, automatic=automatic, in_reply_to=in_reply_to)
     return Job(
-        kind=DISPATCH,
+        kind=SEND,
         key=digest(conversation_id, message.id),
         conversation_id=conversation_id,
         value=value.model_dump(mode="json", exclude_defaults=True),
@@ -246,7 +250,7 @@ def send_job(
     )
 
 
-def _message_answered(route: Route | None, messages: Sequence[Message]) -> str | None:
+def _message_replied_to(route: Route | None, messages: Sequence[Message]) -> str | None:
     """The id of the newest message to be answered, if the reply is based on it."""
     newest = None if route is None else route.message_id
     return next((message.id for message in reversed(messages) if message.id == newest), None)
@@ -264,12 +268,12 @@ def _turn_without_reply(conversation: Conversation, job: LeasedJob) -> Turn:
     return Turn(conversation=_meta(conversation), key=legal_id("answered:", digest(job.kind, job.key)))
 
 
-def _value_of(job: LeasedJob) -> AnswerJob:
-    return AnswerJob.model_validate(job.value)
+def _value_of(job: LeasedJob) -> ReplyJob:
+    return ReplyJob.model_validate(job.value)
 
 
-def _is_nobody(job: LeasedJob) -> bool:
-    return _value_of(job).nobody
+def _is_without_reply(job: LeasedJob) -> bool:
+    return _value_of(job).without_reply
 
 
 def _clean_reply(text: object, conversation_id: str) -> str:

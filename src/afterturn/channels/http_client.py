@@ -168,7 +168,7 @@ async def send_once(
     except RequestNotSent as error:
         raise TryLater(provider, Reason.UNREACHABLE, str(error)) from None
     except ResponseLost as error:
-        raise Uncertain(provider, Reason.ANSWER_LOST, str(error)) from None
+        raise Uncertain(provider, Reason.RESPONSE_LOST, str(error)) from None
 
 
 async def send_repeatable(
@@ -200,7 +200,7 @@ def failure_of(provider: str, response: HttpResponse, now: datetime, *, repeatab
     if response.status in (401, 407):
         return TryLater(provider, Reason.CONFIGURATION, code, after=after or CONFIGURATION_PAUSE)
     if response.status in (502, 504) and not repeatable:
-        return Uncertain(provider, Reason.ANSWER_LOST, code)
+        return Uncertain(provider, Reason.RESPONSE_LOST, code)
     if response.status >= 500 or response.status == 408:
         return TryLater(provider, Reason.UNAVAILABLE, code, after=after)
     if 300 <= response.status < 400:

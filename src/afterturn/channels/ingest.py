@@ -17,16 +17,16 @@ from typing import Protocol
 from afterturn import telemetry
 from afterturn.channels.routing import Directory, RoutingRule, resolve_property
 from afterturn.channels.state import (
-    ANSWER,
     FINISH_CALL,
+    REPLY,
     Album,
-    AnswerJob,
     ContactName,
     DeliveryStatus,
     EarlyEdit,
     FirstReceived,
     MergedThread,
     MessageDetails,
+    ReplyJob,
     Route,
     SettledCall,
     message_key,
@@ -174,10 +174,10 @@ class Ingest:
 
         # 4. The message, with a job or as a settled turn.
         meta = _meta_of(event, conversation_id, property_id, is_outside=is_outside)
-        is_to_answer = self._auto_reply and message.direction is Direction.INBOUND and event.suppress is None
-        has_job = is_to_answer or event.album is not None
+        needs_reply = self._auto_reply and message.direction is Direction.INBOUND and event.suppress is None
+        has_job = needs_reply or event.album is not None
         if has_job:
-            await self._save_with_job(event, meta, message, nobody=not is_to_answer)
+            await self._save_with_job(event, meta, message, without_reply=not needs_reply)
         else:
             await self._writer.settle(Turn(conversation=meta, messages=(message,)))
 
@@ -187,21 +187,21 @@ class Ingest:
         return IngestResult("saved" if has_job else "settled", conversation_id)
 
     async def _save_with_job(
-        self, event: InboundMessage, meta: ConversationMeta, message: Message, *, nobody: bool
+        self, event: InboundMessage, meta: ConversationMeta, message: Message, *, without_reply: bool
     ) -> None:
-        """Save the message with its answer job; the parts of an album share one job.
+        """Save the message with its reply job; the parts of an album share one job.
 
         A part that comes after the others were answered gets a job of its own.
         """
         now = self._clock()
-        value = AnswerJob(message=message.id, nobody=nobody)
-        alone = Job(kind=ANSWER, key=_key_of(event), conversation_id=meta.id, value=_dump(value), due_at=now)
+        value = ReplyJob(message=message.id, without_reply=without_reply)
+        alone = Job(kind=REPLY, key=_key_of(event), conversation_id=meta.id, value=_dump(value), due_at=now)
         if event.album is None:
             await self._writer.save_messages(meta, [message], jobs=[alone])
             return
         album = legal_id(f"{event.channel}:", event.album)
-        value = AnswerJob(message=message.id, nobody=nobody, album=True)
-        shared = Job(kind=ANSWER, key=album, conversation_id=meta.id, value=_dump(value), due_at=now + ALBUM_WAIT)
+        value = ReplyJob(message=message.id, without_reply=without_reply, album=True)
+        shared = Job(kind=REPLY, key=album, conversation_id=meta.id, value=_dump(value), due_at=now + ALBUM_WAIT)
         await self._writer.save_messages(meta, [message], jobs=[shared])
         answered = await self._store.get(Album, album)
         if answered is not None and digest(message.id) not in answered.parts:
@@ -271,7 +271,7 @@ class Ingest:
                 await self._writer.save_messages(meta, messages)
             return IngestResult("saved" if messages else "nothing", conversation_id)
         key = legal_id("", event.provider_id)
-        if not messages or not event.whole:
+        if not messages or not event.is_final:
             due_at = self._clock() + TRANSCRIPT_WAIT
             job = Job(kind=FINISH_CALL, key=key, conversation_id=conversation_id, value={}, due_at=due_at)
             await self._writer.save_messages(meta, messages, jobs=[job])
@@ -333,7 +333,7 @@ def _records_of(
     elif not _is_opt(event):
         records.append(FirstReceived(key=_key_of(event), at=event.at))
     if message.direction is Direction.INBOUND and event.suppress in (None, SuppressReason.OPT_OUT):
-        correspondent = event.party.answers or event.party.sender
+        correspondent = event.party.reply_to or event.party.sender
         records.append(
             Route(
                 key=conversation_id,
@@ -370,7 +370,7 @@ def _contact_name(event: InboundMessage) -> ContactName | None:
 def _meta_of(
     event: InboundMessage, conversation_id: str, property_id: str | None, *, is_outside: bool
 ) -> ConversationMeta:
-    correspondent = event.party.answers or event.party.sender
+    correspondent = event.party.reply_to or event.party.sender
     name = None
     if correspondent == event.party.sender and not _is_ours(event):
         name = _contact_name(event)
@@ -428,5 +428,5 @@ def _utterance_message(utterance: Utterance) -> Message:
     )
 
 
-def _dump(value: AnswerJob) -> dict[str, object]:
+def _dump(value: ReplyJob) -> dict[str, object]:
     return value.model_dump(mode="json", exclude_defaults=True)

@@ -16,7 +16,7 @@ from afterturn import telemetry
 from afterturn.channels.auto_reply import SENDING_CHANNELS, retry_at, send_job
 from afterturn.channels.sending import OutboundMessage, Reason, Sender, SendFailed, SendReceipt, TryLater, Undeliverable
 from afterturn.channels.state import (
-    DISPATCH,
+    SEND,
     SENT_VERSION,
     AutomaticMail,
     DeliveryStatus,
@@ -76,7 +76,7 @@ class Outbox:
     def handler(self) -> JobHandler:
         """The handler of send jobs. They run one at a time: a process that dies holds its jobs for a long lease."""
         return JobHandler(
-            kind=DISPATCH,
+            kind=SEND,
             run=self._run,
             lease=self._lease,
             retry=RetryPolicy(_DELAYS, GIVE_UP_AFTER),
@@ -93,7 +93,7 @@ class Outbox:
             state = SendState.UNDELIVERABLE if isinstance(error, Undeliverable) else SendState.UNCERTAIN
             reason = error.reason.value
         except InterruptedSend:
-            state, reason = SendState.UNCERTAIN, "answer-lost"
+            state, reason = SendState.UNCERTAIN, "response-lost"
         level = logging.INFO if state is SendState.SENT else logging.WARNING
         telemetry.log("send_finished", level=level, conversation_id=job.conversation_id, status=state.value)
         await self._record(job, state, reason, ids)
@@ -114,20 +114,19 @@ class Outbox:
             await self._store.set_send_problem(job.conversation_id, message_id, problem)
 
     async def _send(self, job: LeasedJob) -> tuple[SendState, str | None, Sequence[str]]:
-        value = _value_of(job)
         conversation = await self._store.conversation(job.conversation_id)
         message = await self._message(job)
         route = await self._store.get(Route, job.conversation_id)
         if conversation is None or message is None or route is None:
             return SendState.UNDELIVERABLE, "no-route", ()
-        outgoing = outgoing_of(conversation, message, route, automatic=value.automatic, answers=value.answers)
+        outgoing = outbound_message(conversation, message, route, _value_of(job))
         sender = self._choose(outgoing)
         if sender is None:
             raise RetryLater("channel-not-set-up")  # another process may have it, or this one later
         if await self._is_opted_out(outgoing):
             return SendState.UNDELIVERABLE, Reason.OPTED_OUT.value, ()
         if (retry_time := await self._rate_limited_until(outgoing)) is not None:
-            raise RetryLater("loop", retry_time - self._clock())
+            raise RetryLater("rate-limit", retry_time - self._clock())
         parts = sender.parts(outgoing)
         keys = [f"{job.key}/{number}" for number in range(len(parts))]
         known = await self._store.get_all(PartStatus, keys)
@@ -183,8 +182,8 @@ class Outbox:
         return opt_out is not None and opt_out.opted_out
 
     async def _rate_limited_until(self, message: OutboundMessage) -> datetime | None:
-        """When the rate limit permits the next automatic mail; None: now. It stops two machines that answer each other,
-        whatever their headers are (F16).
+        """When the rate limit permits the next automatic mail; None: now. It stops two machines that reply to each
+        other, whatever their headers are.
         """
         if not message.automatic or message.channel is not Channel.EMAIL:
             return None
@@ -206,12 +205,10 @@ def send_problem(state: SendState, reason: str | None) -> SendProblem | None:
     return None if is_good else SendProblem(state=state.value, reason=reason)
 
 
-def outgoing_of(
-    conversation: Conversation, message: Message, route: Route, *, automatic: bool, answers: str | None
-) -> OutboundMessage:
+def outbound_message(conversation: Conversation, message: Message, route: Route, job: SendJob) -> OutboundMessage:
     """The message as its channel sends it, over the route of the newest inbound message.
 
-    A mail refers to the newest message to stay in its thread. A chat shows the message referred to: ``answers``.
+    A mail refers to the newest message to stay in its thread. A chat shows the one that the job names.
     """
     newest = route.references[0] if route.references else None
     return OutboundMessage(
@@ -223,9 +220,9 @@ def outgoing_of(
         text=message.text,
         attachments=message.attachments,
         subject=route.subject,
-        in_reply_to=answers if conversation.channel is Channel.TELEGRAM else newest,
+        in_reply_to=job.in_reply_to if conversation.channel is Channel.TELEGRAM else newest,
         references=tuple(reversed(route.references)),
-        automatic=automatic,
+        automatic=job.automatic,
         topic=route.topic,
     )
 
@@ -252,14 +249,14 @@ _WORDS = {
     SendState.UNCERTAIN: "may not have been sent",
     SendState.GIVEN_UP: "was not sent, and is not tried any more",
 }
-_LOST = {"bounced", "canceled", "complained", "failed", "rejected", "undelivered"}
+_UNDELIVERED_STATES = {"bounced", "canceled", "complained", "failed", "rejected", "undelivered"}
 """What a provider reports if a message did not reach the recipient."""
 
 _AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SendOutcome:
     """A message's send status. ``deliveries``: what the provider reported of its parts."""
 
     status: SendStatus
@@ -274,7 +271,7 @@ class DeliverySummary:
     bad: bool
 
 
-async def sending_of(store: StateStore, conversation_id: str, ids: Sequence[str]) -> Mapping[str, Sending]:
+async def send_outcomes(store: StateStore, conversation_id: str, ids: Sequence[str]) -> Mapping[str, SendOutcome]:
     """The status of the conversation's messages that were to be sent, by message id."""
     messages = {message_key(conversation_id, message_id): message_id for message_id in ids}
     statuses: dict[str, SendStatus] = {}
@@ -284,21 +281,26 @@ async def sending_of(store: StateStore, conversation_id: str, ids: Sequence[str]
     for part in _parts([provider_id for status in statuses.values() for provider_id in status.provider_ids]):
         deliveries |= await store.get_all(DeliveryStatus, part)
     return {
-        messages[key]: Sending(status, tuple(deliveries[name] for name in status.provider_ids if name in deliveries))
+        messages[key]: SendOutcome(
+            status, tuple(deliveries[name] for name in status.provider_ids if name in deliveries)
+        )
         for key, status in statuses.items()
     }
 
 
-def delivery_summary(sending: Sending | None) -> DeliverySummary | None:
+def delivery_summary(sending: SendOutcome | None) -> DeliverySummary | None:
     """The status as text; None if the message was not to be sent."""
     if sending is None:
         return None
     status = sending.status
     words = _WORDS[status.state]
     if status.state is SendState.SENT and sending.deliveries:
-        worst = next((delivery for delivery in sending.deliveries if delivery.state in _LOST), sending.deliveries[-1])
+        worst = next(
+            (delivery for delivery in sending.deliveries if delivery.state in _UNDELIVERED_STATES),
+            sending.deliveries[-1],
+        )
         words = f"sent, {worst.state.replace('_', ' ')}"
-        return DeliverySummary(f"{words}: {worst.error}" if worst.error else words, worst.state in _LOST)
+        return DeliverySummary(f"{words}: {worst.error}" if worst.error else words, worst.state in _UNDELIVERED_STATES)
     bad = send_problem(status.state, status.reason) is not None
     return DeliverySummary(f"{words}: {status.reason}" if status.reason else words, bad)
 

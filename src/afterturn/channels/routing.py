@@ -119,10 +119,10 @@ class Directory:
 
         People go before the account that was written to, which may be one for all houses.
         """
-        return self.people.get(spelt(party.sender)) or self.accounts.get(spelt(party.account))
+        return self.people.get(normalise_party(party.sender)) or self.accounts.get(normalise_party(party.account))
 
 
-def spelt(address: str, region: str | None = None) -> str:
+def normalise_party(address: str, region: str | None = None) -> str:
     """An address as it is looked up: mail as :func:`afterturn.channels.email.addresses.normalise_address` has it."""
     return addresses.normalise_address(normalise(address, region)) if "@" in address else normalise(address, region)
 
@@ -154,7 +154,7 @@ def _table(path: Path, name: str, entries: object, region: str | None) -> dict[s
             raise ConfigError(f"{location}: its property {error}") from None
         if property_id == UNASSIGNED:
             raise ConfigError(f"{location}: {UNASSIGNED} is reserved; leave the entry out")
-        key = spelt(address, region)
+        key = normalise_party(address, region)
         if properties.get(key, property_id) != property_id:
             raise ConfigError(f"{location}: the address stands twice, with two properties")
         properties[key] = property_id

@@ -96,8 +96,8 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"
     CONFIGURATION = "configuration"
     # Uncertain
-    ANSWER_LOST = "answer-lost"
-    ANSWER_UNREADABLE = "answer-unreadable"
+    RESPONSE_LOST = "response-lost"
+    RESPONSE_UNREADABLE = "response-unreadable"
 
 
 _ADVICE = {
@@ -114,8 +114,8 @@ _ADVICE = {
     Reason.UNAVAILABLE: "the provider has trouble; it is sent later",
     Reason.UNREACHABLE: "the provider cannot be reached; check the network, it is sent later",
     Reason.CONFIGURATION: "credentials, sender or account are not in order; correct them, and it is sent later",
-    Reason.ANSWER_LOST: "the answer was lost and it may have gone out; look there before sending it again",
-    Reason.ANSWER_UNREADABLE: "it was taken, but the answer cannot be read; look there before sending it again",
+    Reason.RESPONSE_LOST: "the answer was lost and it may have gone out; look there before sending it again",
+    Reason.RESPONSE_UNREADABLE: "it was taken, but the answer cannot be read; look there before sending it again",
 }
 
 

@@ -250,30 +250,30 @@ class ReplyHistory(StateRecord):
         return self.model_copy(update={"job": job.key, "messages": messages, "times": times[-MAX_REPLY_TIMES:]})
 
 
-ANSWER = "answer"
-"""Kind of jobs: a message waits for an answer."""
+REPLY = "reply"
+"""Kind of jobs: a message waits for an automatic reply."""
 
 FINISH_CALL = "finish-call"
 """Kind of jobs: a call has ended, and its transcript may still come."""
 
-DISPATCH = "dispatch"
+SEND = "send"
 """Kind of jobs: an outbound message has to be sent."""
 
 
-class AnswerJob(Record):
-    """Value of an answer job. ``nobody``: settle it, no reply is wanted; ``album``: it stands for several messages."""
+class ReplyJob(Record):
+    """Value of a reply job. ``without_reply``: only settle the message; ``album``: it stands for several messages."""
 
     message: str
-    nobody: bool = False
+    without_reply: bool = False
     album: bool = False
 
 
 class SendJob(Record):
-    """Value of a send job. ``answers``: the id of the message that this one answers."""
+    """Value of a send job. ``in_reply_to``: the id of the message that this one replies to."""
 
     message: str
     automatic: bool = False
-    answers: str | None = None
+    in_reply_to: str | None = None
 
 
 def message_key(conversation_id: str, message_id: str) -> str:

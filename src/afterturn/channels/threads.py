@@ -85,10 +85,10 @@ def with_allowed_reply_to(event: InboundMessage, participants: Sequence[str]) ->
     A new address in a known conversation would take the answers away from its participants: somebody who forges one
     of their mails could read on unnoticed. ``participants``: the known ones; none of a new conversation.
     """
-    reply_to = event.party.answers
+    reply_to = event.party.reply_to
     if reply_to is None or (event.suppress is None and (not participants or legal_id("", reply_to) in participants)):
         return event
-    return replace(event, party=replace(event.party, answers=None))
+    return replace(event, party=replace(event.party, reply_to=None))
 
 
 async def merged_into(store: StateStore, conversation_id: str) -> str:
@@ -103,7 +103,7 @@ async def merged_into(store: StateStore, conversation_id: str) -> str:
 
 def subject_key(party: Party, subject: str) -> str:
     """A form on a web page writes for everybody, with one subject: it belongs to the address in its Reply-To."""
-    return digest(party.account.casefold(), (party.answers or party.sender).casefold(), subject.casefold())
+    return digest(party.account.casefold(), (party.reply_to or party.sender).casefold(), subject.casefold())
 
 
 def _own_names(event: InboundMessage) -> Sequence[str]:

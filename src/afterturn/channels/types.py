@@ -45,13 +45,13 @@ class WebhookRequest:
 class Party:
     """Who writes to whom, both normalised.
 
-    ``account``: our number, mailbox or bot; ``sender``: the customer's address; ``answers``: the address for replies if
-    it is another one (``Reply-To``).
+    ``account``: our number, mailbox or bot; ``sender``: the customer's address; ``reply_to``: the address for replies
+    if it is another one (``Reply-To``).
     """
 
     account: str
     sender: str
-    answers: str | None = None
+    reply_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class SuppressReason(StrEnum):
     SPAM = "spam"
     OPT_OUT = "opt-out"
     OWN = "own"
-    SENDER_NOT_IN_THREAD = "stranger"
+    SENDER_NOT_IN_THREAD = "not-in-thread"
     """The sender takes no part in the conversation that the mail refers to, or may be forged."""
-    LOOP = "loop"
+    RATE_LIMIT = "rate-limit"
     """Too many automatic replies went to the conversation. Set when replying, not by a parser."""
 
 
@@ -155,7 +155,7 @@ class CallEvent:
     ended: bool
     utterances: tuple[Utterance, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = True
+    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from afterturn.channels.outbox import sending_of
+from afterturn.channels.outbox import send_outcomes
 from afterturn.cli.options import Db, Json, Limit, Profiled, open_existing, settings_of, with_filters
 from afterturn.cli.output import WIDEST, cell, console, note, padded, table, timestamp, write_json
 from afterturn.cli.thread import print_thread, thread_json
@@ -158,7 +158,7 @@ async def _show(ctx: typer.Context, db: Any, conversation_id: str, *, as_json: b
         turns = await backbone.store.turns(conversation_id, limit=10_000_000)
         orders = await backbone.store.work_orders(conversation_id=conversation_id, open_only=False, limit=100_000)
         outbound = [] if as_json else [each.id for each in messages if each.direction is Direction.OUTBOUND]
-        sending = await sending_of(backbone.store, conversation_id, outbound)
+        sending = await send_outcomes(backbone.store, conversation_id, outbound)
     if as_json:
         write_json(thread_json(row, messages, turns, orders))
     else:

@@ -230,10 +230,10 @@ async def what_is_left(backbone: Backbone) -> str:
 
 async def _jobs(backbone: Backbone) -> str:
     """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
-    from afterturn.channels.state import ANSWER, DISPATCH, FINISH_CALL  # noqa: PLC0415 - needed at the end only
+    from afterturn.channels.state import FINISH_CALL, REPLY, SEND  # noqa: PLC0415 - needed at the end only
 
     text = ""
-    for kind, name in ((ANSWER, "answer"), (DISPATCH, "send"), (FINISH_CALL, "ended call")):
+    for kind, name in ((REPLY, "answer"), (SEND, "send"), (FINISH_CALL, "ended call")):
         if found := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
             least = "at least " if found == _MOST_JOBS else ""
             text += f"{least}{count(found, name)} waiting, "

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from afterturn.channels.outbox import DeliverySummary, Sending, delivery_summary
+from afterturn.channels.outbox import DeliverySummary, SendOutcome, delivery_summary
 from afterturn.cli.output import cell, console, facts, padded, table, timestamp
 from afterturn.importers.jsonl import TurnEnd, document
 from afterturn.inbox import InboxRow
@@ -48,7 +48,7 @@ def print_thread(
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     orders: Sequence[WorkOrder],
-    sending: Mapping[str, Sending],
+    sending: Mapping[str, SendOutcome],
 ) -> None:
     """Everything that is known of a conversation. ``sending``: by message."""
     conversation = row.conversation

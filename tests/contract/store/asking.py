@@ -23,7 +23,7 @@ from afterturn.channels.auto_reply import LEASE
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import OutboundMessage, Sender
-from afterturn.channels.state import ANSWER
+from afterturn.channels.state import REPLY
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.event import TurnSettled
 from afterturn.jobs.locks import Locks
@@ -81,7 +81,7 @@ class Process:
         for _ in range(10):
             self.clock.advance(timedelta(seconds=5))
             await self.auto_reply.once()
-        assert not await self.store.waiting_jobs(ANSWER, limit=5)
+        assert not await self.store.waiting_jobs(REPLY, limit=5)
 
 
 def _nobody(message: OutboundMessage) -> Sender | None:
@@ -144,7 +144,7 @@ class AskingContract:
                 await processes[number % 2].ingest.handle(sms(number, f"m{number}", at=clock()))
                 funnels[number % 2].jobs.wake()
                 await asyncio.sleep(0.01)
-            while await processes[0].store.waiting_jobs(ANSWER, limit=1):
+            while await processes[0].store.waiting_jobs(REPLY, limit=1):
                 clock.advance(timedelta(milliseconds=200))
                 await asyncio.sleep(0.02)
             stop.set()
@@ -158,7 +158,7 @@ class AskingContract:
         self, processes: tuple[Process, Process]
     ) -> None:
         one, other = processes
-        assert await Locks(one.store, one.clock, ANSWER).acquire(CONVERSATION, LEASE) is not None
+        assert await Locks(one.store, one.clock, REPLY).acquire(CONVERSATION, LEASE) is not None
         await other.ingest.handle(sms(1, "one", at=NOW))
         await other.auto_reply.once()
         one.clock.advance(LEASE - timedelta(seconds=1))

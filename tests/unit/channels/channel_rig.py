@@ -18,7 +18,7 @@ from afterturn.bootstrap import open_backbone
 from afterturn.channels.ingest import Ingest
 from afterturn.channels.responder import ReplyRequest, Responder
 from afterturn.channels.routing import Directory
-from afterturn.channels.state import DISPATCH
+from afterturn.channels.state import SEND
 from afterturn.channels.types import (
     CallEvent,
     InboundMessage,
@@ -65,7 +65,7 @@ class ChannelRig:
         return len(await self.backbone.store.turns(conversation_id, limit=100))
 
     async def dispatched(self) -> list[Any]:
-        return [one.value for one in await self.backbone.store.waiting_jobs(DISPATCH, limit=10)]
+        return [one.value for one in await self.backbone.store.waiting_jobs(SEND, limit=10)]
 
 
 @asynccontextmanager

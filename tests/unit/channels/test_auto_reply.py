@@ -21,8 +21,8 @@ from afterturn.channels.outbox import reply_jobs
 from afterturn.channels.responder import ReplyRequest
 from afterturn.channels.sending import OutboundMessage, SendReceipt
 from afterturn.channels.state import (
-    ANSWER,
     MAX_REPLY_TIMES,
+    REPLY,
     MessageDetails,
     ReplyHistory,
 )
@@ -246,7 +246,7 @@ async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(
 
 
 async def _nothing_waits(rig: ChannelRig) -> bool:
-    return not await rig.backbone.store.waiting_jobs(ANSWER, limit=10)
+    return not await rig.backbone.store.waiting_jobs(REPLY, limit=10)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_an_agent_that_never_answers_has_failed(rig: ChannelRig) -> None:
     await rig.ingest.handle(sms(2))
     assert await quick.once() == 1
     assert await rig.turns() == 2
-    [waiting] = await store.waiting_jobs(ANSWER, limit=10)
+    [waiting] = await store.waiting_jobs(REPLY, limit=10)
     assert waiting.visible_at == rig.clock() + timedelta(seconds=5)
 
 
@@ -437,7 +437,7 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
     async def is_taken(number: int) -> bool:
         return all(
             one.attempts or one.visible_at > one.due_at
-            for one in await store.waiting_jobs(ANSWER, limit=100)
+            for one in await store.waiting_jobs(REPLY, limit=100)
             if one.key == f"sms:SM{number}"
         )
 
@@ -460,7 +460,7 @@ async def test_who_goes_on_writing_while_an_agent_hangs_takes_no_place_of_others
 
 async def is_answered(rig: ChannelRig) -> bool:
     rig.clock.advance(timedelta(seconds=1))
-    return not await rig.backbone.store.waiting_jobs(ANSWER, limit=100)
+    return not await rig.backbone.store.waiting_jobs(REPLY, limit=100)
 
 
 async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_failure(rig: ChannelRig) -> None:
@@ -469,7 +469,7 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
 
     rig.responder, store = fail, rig.backbone.store
     await rig.ingest.handle(sms(1))
-    leases = Locks(store, rig.clock, ANSWER)
+    leases = Locks(store, rig.clock, REPLY)
     lease = await leases.acquire("sms:+15158226442", LEASE)
     assert lease is not None
     for _ in range(8):
@@ -477,7 +477,7 @@ async def test_who_waited_for_another_process_is_tried_again_soon_after_a_first_
         rig.clock.advance(timedelta(seconds=4))
     await leases.release(lease)
     assert await auto_reply(rig.backbone, store, store, rig.clock, responder=fail).once() == 1
-    [waiting] = await store.waiting_jobs(ANSWER, limit=5)
+    [waiting] = await store.waiting_jobs(REPLY, limit=5)
     assert waiting.visible_at - rig.clock() <= timedelta(minutes=2)
 
 
@@ -539,7 +539,7 @@ async def test_what_is_written_before_the_job_of_an_answered_message_comes_again
     assert await rig.texts() == ["one", "You said: one", "two", "three", "You said: three"]
     turns = await store.turns("sms:+15158226442", limit=10)
     assert len(turns) == 2, "and what was asked is settled with its answer"
-    assert not await store.waiting_jobs(ANSWER, limit=10)
+    assert not await store.waiting_jobs(REPLY, limit=10)
 
 
 async def test_what_is_written_while_an_answered_message_waits_for_another_process_is_answered(rig: ChannelRig) -> None:
@@ -564,7 +564,7 @@ async def test_what_is_written_while_an_answered_message_waits_for_another_proce
     rig.clock.advance(timedelta(seconds=2))
     await other.once()
     assert await rig.texts() == ["one", "two", "You said: two", "three", "You said: three"]
-    assert not await store.waiting_jobs(ANSWER, limit=10)
+    assert not await store.waiting_jobs(REPLY, limit=10)
 
 
 THREE = RateLimit(3, timedelta(minutes=10))
@@ -595,7 +595,7 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     messages = await rig.backbone.store.messages(conversation)
     assert [one.role for one in messages].count(Role.AGENT) == 3
     assert [one.role for one in messages].count(Role.CUSTOMER) == 5
-    assert not await rig.backbone.store.waiting_jobs(ANSWER, limit=5)
+    assert not await rig.backbone.store.waiting_jobs(REPLY, limit=5)
     found = await rig.backbone.store.conversation(conversation)
     assert found is not None
     assert found.settled_at is not None
@@ -605,7 +605,7 @@ async def test_a_machine_that_answers_ours_is_answered_until_the_cap_and_then_le
     key = f"{conversation} {messages[-1].id}"
     details = await rig.backbone.store.get(MessageDetails, key)
     assert details is not None
-    assert details.suppress == "loop"
+    assert details.suppress == "rate-limit"
 
 
 async def test_when_the_time_is_over_it_is_answered_again_and_people_may_write_all_along(rig: ChannelRig) -> None:
@@ -640,7 +640,7 @@ async def test_one_conversation_s_answers_do_not_count_for_another(rig: ChannelR
 
 
 def test_a_reply_history_stays_small_and_counts_a_repeated_reply_once() -> None:
-    job = Job(kind=ANSWER, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
+    job = Job(kind=REPLY, key="k", conversation_id="c", value={"message": "m"}, due_at=NOW)
     history = ReplyHistory(key="c")
     for number in range(MAX_REPLY_TIMES + 5):
         for _ in range(2):

@@ -207,8 +207,8 @@ def test_a_number_of_seconds_is_a_whole_one_that_is_not_negative() -> None:
         (408, TryLater, Reason.UNAVAILABLE),
         (401, TryLater, Reason.CONFIGURATION),
         (302, TryLater, Reason.CONFIGURATION),
-        (502, Uncertain, Reason.ANSWER_LOST),
-        (504, Uncertain, Reason.ANSWER_LOST),
+        (502, Uncertain, Reason.RESPONSE_LOST),
+        (504, Uncertain, Reason.RESPONSE_LOST),
     ],
 )
 def test_what_every_provider_means_by_a_status(status: int, kind: type, reason: Reason) -> None:

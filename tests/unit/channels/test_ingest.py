@@ -154,7 +154,7 @@ async def test_a_call_that_ends_thrice_is_one_turn_with_its_transcript(rig: Chan
 
 async def test_what_a_state_tells_of_a_call_waits_for_the_report(rig: ChannelRig) -> None:
     """An end that comes before the whole transcript makes no turn of its own."""
-    await rig.ingest.handle(replace(call("completed", "Hi"), whole=False))
+    await rig.ingest.handle(replace(call("completed", "Hi"), is_final=False))
     assert await rig.turns(f"voice:{THEIRS}") == 0
     await rig.ingest.handle(call("completed", "Hi", "Bye"))
     rig.clock.advance(timedelta(minutes=10))
@@ -366,7 +366,7 @@ async def test_it_is_known_whose_words_a_stranger_s_are(rig: ChannelRig) -> None
     await rig.ingest.handle(mail("evil", after=("one",), party=MALLORY))
     details = await rig.backbone.store.get(MessageDetails, "mail:one evil")
     assert details is not None
-    assert (details.suppress, details.facts) == ("stranger", {"from": "mallory@example.net"})
+    assert (details.suppress, details.facts) == ("not-in-thread", {"from": "mallory@example.net"})
 
 
 async def test_a_stranger_brings_no_conversation_to_the_property_of_his_own(rig: ChannelRig) -> None:

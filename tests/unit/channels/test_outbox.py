@@ -137,7 +137,7 @@ async def test_after_a_failure_in_the_middle_only_the_rest_is_sent(rig: OutboxRi
     ("error", "state"),
     [
         (Undeliverable("provider", Reason.BLOCKED), ("undeliverable", "blocked")),
-        (Uncertain("provider", Reason.ANSWER_LOST), ("uncertain", "answer-lost")),
+        (Uncertain("provider", Reason.RESPONSE_LOST), ("uncertain", "response-lost")),
     ],
 )
 async def test_what_cannot_be_sent_or_may_have_been_is_never_tried_again(
@@ -167,7 +167,7 @@ async def test_a_message_stored_by_a_process_that_died_is_sent_by_another(rig: O
     """Before the first part was begun: it is sent after all, once."""
     await rig.answer()
     store = rig.backbone.store
-    assert len(await store.lease_jobs("dispatch", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
+    assert len(await store.lease_jobs("send", now=NOW, lease=timedelta(minutes=5), limit=9)) == 1
     assert await rig.outbox.once() == 0
     rig.clock.advance(timedelta(minutes=16))
     await rig.outbox.once()
@@ -193,7 +193,7 @@ async def test_whoever_dies_in_the_call_leaves_it_uncertain_and_nobody_is_told_t
     rig.clock.advance(timedelta(minutes=16))
     await rig.outbox.once()
     assert rig.provider.got == []
-    assert await rig.state() == ("uncertain", "answer-lost")
+    assert await rig.state() == ("uncertain", "response-lost")
 
 
 async def test_what_helps_nobody_any_more_is_given_up(rig: OutboxRig) -> None:
@@ -203,7 +203,7 @@ async def test_what_helps_nobody_any_more_is_given_up(rig: OutboxRig) -> None:
         await rig.outbox.once()
         rig.clock.advance(timedelta(hours=1))
     assert await rig.state() == ("given-up", "unreachable")
-    assert await rig.backbone.store.waiting_jobs("dispatch", limit=1) == ()
+    assert await rig.backbone.store.waiting_jobs("send", limit=1) == ()
 
 
 async def test_mail_that_answers_ours_finds_its_conversation(rig: OutboxRig) -> None:
@@ -235,8 +235,8 @@ async def test_two_machines_that_answer_each_other_are_stopped(rig: OutboxRig) -
     assert len(rig.provider.got) == 4
     assert [await rig.state(number) for number in (4, 5, 6)] == [
         ("sent", None),
-        ("waiting", "loop"),
-        ("waiting", "loop"),
+        ("waiting", "rate-limit"),
+        ("waiting", "rate-limit"),
     ]
     await rig.answer(7, channel=Channel.EMAIL, automatic=False)
     await rig.outbox.once()

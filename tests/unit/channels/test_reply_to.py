@@ -106,7 +106,7 @@ async def test_a_stranger_s_wish_changes_nothing(rig: ChannelRig) -> None:
     [OURS, "Sales <sales@homes.example>", "ADA@example.org", "not an address", "", f"{'x' * 300}@example.org"],
 )
 def test_an_address_of_ours_the_sender_s_own_and_what_is_none_change_nothing(reply_to: str) -> None:
-    assert mail("one@x", "ada@example.org", reply_to).party.answers is None
+    assert mail("one@x", "ada@example.org", reply_to).party.reply_to is None
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_an_address_of_ours_the_sender_s_own_and_what_is_none_change_nothing(rep
 )
 def test_what_a_machine_wrote_names_nobody_to_answer(headers: dict[str, str]) -> None:
     one = mail("one@x", "ada@example.org", "mallory@example.net", headers=headers)
-    assert (one.suppress is None, one.party.answers) == (False, None)
+    assert (one.suppress is None, one.party.reply_to) == (False, None)
 
 
 def test_mail_that_its_sender_s_domain_disowns_names_nobody_to_answer() -> None:
-    assert mail("one@x", "ada@example.org", "m@example.net", extra={"dmarc": "FAIL"}).party.answers is None
-    assert mail("one@x", "ada@example.org", "m@example.net", extra={"spf": "GRAY"}).party.answers == "m@example.net"
+    assert mail("one@x", "ada@example.org", "m@example.net", extra={"dmarc": "FAIL"}).party.reply_to is None
+    assert mail("one@x", "ada@example.org", "m@example.net", extra={"spf": "GRAY"}).party.reply_to == "m@example.net"
 
 
 def test_what_the_provider_takes_for_spam_names_nobody_to_answer() -> None:
     raw = b"From: ada@example.org\nReply-To: m@example.net\nMessage-ID: <a@b>\n\nHi"
-    assert read_mail(raw, MailReceipt(at=NOW, suppress=SuppressReason.SPAM)).party.answers is None
+    assert read_mail(raw, MailReceipt(at=NOW, suppress=SuppressReason.SPAM)).party.reply_to is None
 
 
 @pytest.mark.parametrize(("told", "answers"), [("Bob@Example.org", "bob@example.org"), ("bob at example", None)])
@@ -139,12 +139,12 @@ def test_outlook_says_it_too(told: str, answers: str | None) -> None:
     }
     one = parse_fetched(message, now=NOW, accounts=(OURS,))
     assert isinstance(one, InboundMessage)
-    assert one.party.answers == answers
+    assert one.party.reply_to == answers
 
 
 def test_a_mail_of_ours_wants_no_answers_anywhere() -> None:
     one = mail("one@x", OURS, "ada@example.org")
-    assert (one.extra["direction"], one.party.answers) == ("outbound", None)
+    assert (one.extra["direction"], one.party.reply_to) == ("outbound", None)
 
 
 def test_what_a_mail_wants_is_shown_also_where_it_is_not_followed() -> None:

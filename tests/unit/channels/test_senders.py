@@ -45,7 +45,7 @@ def test_the_reasons_are_labels() -> None:
 @pytest.mark.parametrize("problems", [twilio.ERRORS, ses.ERRORS, graph.ERRORS])
 def test_no_code_is_both_final_and_passing_and_none_is_uncertain(problems: ProviderErrors) -> None:
     passing = {Reason.THROTTLED, Reason.UNAVAILABLE, Reason.UNREACHABLE, Reason.CONFIGURATION}
-    uncertain = {Reason.ANSWER_LOST, Reason.ANSWER_UNREADABLE}
+    uncertain = {Reason.RESPONSE_LOST, Reason.RESPONSE_UNREADABLE}
     assert not problems.permanent.keys() & problems.temporary.keys()
     assert set(problems.temporary.values()) <= passing
     assert not set(problems.permanent.values()) & (passing | uncertain)

@@ -9,7 +9,7 @@ import pytest
 from tests.web.pages.demo import Site
 
 from afterturn import Direction, Message, Role, Turn
-from afterturn.channels.state import ANSWER, DISPATCH
+from afterturn.channels.state import REPLY, SEND
 from afterturn.errors import EngineUnavailable, StoreBusy, StreamUnavailable
 from afterturn.store.jobs import Job
 from afterturn.store.port import ConsumerState
@@ -45,7 +45,7 @@ async def test_what_waits_for_an_agent_or_a_provider_is_counted_with_its_age(sit
     said = Message(id="m", direction=Direction.OUTBOUND, role=Role.AGENT, text="On our way", at=clock())
     jobs = [
         Job(kind=kind, key="m", conversation_id=meta.id, due_at=clock() - timedelta(minutes=age))
-        for kind, age in ((ANSWER, 5), (DISPATCH, 7))
+        for kind, age in ((REPLY, 5), (SEND, 7))
     ]
     await site.backbone.settle(Turn(conversation=meta, messages=(said,)), jobs=jobs)
     sample = await take_sample(site.backbone)

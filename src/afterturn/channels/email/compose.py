@@ -31,7 +31,7 @@ _SPACES = re.compile(r"\s+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def one_part(message: OutboundMessage, provider: str) -> tuple[OutboundMessage, ...]:
+def single_part(message: OutboundMessage, provider: str) -> tuple[OutboundMessage, ...]:
     """A mail is one part, however long. Raises Undeliverable where there is nothing to send, or nobody to get it."""
     if not text_with_links(message, provider).strip():
         raise Undeliverable(provider, Reason.EMPTY)

@@ -122,7 +122,7 @@ def inbound_message(mail: ReceivedMail, receipt: MailReceipt) -> InboundMessage:
     if outbound and receipt.extra.get("dmarc") == "FAIL":
         # It claims to be from us, and our own domain disowns it: we did not send it.
         outbound, suppress, extra = False, SuppressReason.SENDER_NOT_IN_THREAD, {**extra, "from": sender}
-    answers = _answers(mail, receipt, account, own_addresses) if suppress is None and not outbound else None
+    answers = _reply_to_address(mail, receipt, account, own_addresses) if suppress is None and not outbound else None
     if outbound:
         extra["direction"] = "outbound"
         sender = next((address for address in mail.recipients if not is_own(address, own_addresses)), sender)
@@ -283,7 +283,9 @@ def _account(mail: ReceivedMail, receipt: MailReceipt) -> str:
     return next(iter([*named, *delivered, *ours, *mail.recipients]), NOBODY)
 
 
-def _answers(mail: ReceivedMail, receipt: MailReceipt, account: str, own_addresses: Collection[str]) -> str | None:
+def _reply_to_address(
+    mail: ReceivedMail, receipt: MailReceipt, account: str, own_addresses: Collection[str]
+) -> str | None:
     """Where a person wants answers: never at an address of ours, which would answer itself, and not where the mail is
     disowned by its sender's domain.
     """

@@ -123,7 +123,7 @@ class GraphClient:
             return None
         if repeatable:
             return TryLater("graph", Reason.UNAVAILABLE, code)
-        return Uncertain("graph", Reason.ANSWER_UNREADABLE, code)
+        return Uncertain("graph", Reason.RESPONSE_UNREADABLE, code)
 
     async def _current(self, refused: str | None) -> str:
         """A token other than the refused one."""

@@ -11,7 +11,7 @@ import base64
 import contextlib
 from urllib.parse import quote
 
-from afterturn.channels.email.compose import compose, mail_addresses, one_part
+from afterturn.channels.email.compose import compose, mail_addresses, single_part
 from afterturn.channels.http_client import HttpResponse
 from afterturn.channels.outlook.graph import GraphClient, error_code, internet_message_id
 from afterturn.channels.sending import (
@@ -36,7 +36,7 @@ class GraphSender:
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         mail_addresses((message.account,), "graph")
-        return one_part(message, "graph")
+        return single_part(message, "graph")
 
     async def send(self, part: OutboundMessage) -> SendReceipt:
         now = self._graph.clock()

@@ -17,7 +17,7 @@ from afterturn.channels.types import ChannelEvent, FetchRequest, Ignored, Inboun
 from afterturn.clock import Clock, parse_time
 
 CALL_S = 60.0
-MAY_STILL_COME = timedelta(minutes=5)
+REPLICATION_DELAY = timedelta(minutes=5)
 """SES lays the mail down before it tells, and S3 shows it at once; a copy in another region comes later."""
 
 VERDICTS = ("spam", "virus", "spf", "dkim", "dmarc")
@@ -73,7 +73,7 @@ class S3MailFetcher:
                 return self._missing(request)
             if not is_foreign(error) and not _is_broken_off(error):
                 raise
-            raise _failed(error) from None
+            raise _failure(error) from None
         return (
             mail
             if isinstance(mail, Ignored)
@@ -99,7 +99,7 @@ class S3MailFetcher:
             received = parse_time(request.reference.get("received_at", ""))
         except ValueError:
             return Ignored("mail-gone")
-        if self._clock() - received < MAY_STILL_COME:
+        if self._clock() - received < REPLICATION_DELAY:
             raise TryLater("s3", Reason.UNAVAILABLE, "NoSuchKey", after=timedelta(seconds=30))
         return Ignored("mail-gone")
 
@@ -130,7 +130,7 @@ def _is_broken_off(error: Exception) -> bool:
     return any(kind.__module__.partition(".")[0] == "aiohttp" for kind in type(error).__mro__)
 
 
-def _failed(error: Exception) -> SendFailed:
+def _failure(error: Exception) -> SendFailed:
     code = code_of(error)
     if code in ("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"):
         return TryLater("s3", Reason.THROTTLED, code)

@@ -16,7 +16,7 @@ from typing import Any
 
 from afterturn.aws.errors import code_of, is_foreign
 from afterturn.aws.session import Access, open_client
-from afterturn.channels.email.compose import compose, mail_addresses, name_and_address, one_part, ses_host
+from afterturn.channels.email.compose import compose, mail_addresses, name_and_address, ses_host, single_part
 from afterturn.channels.http_client import HttpResponse, failure_of
 from afterturn.channels.sending import (
     CONFIGURATION_PAUSE,
@@ -98,7 +98,7 @@ class SesSender:
         self._sender = sender
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
-        return one_part(message, "ses")
+        return single_part(message, "ses")
 
     async def send(self, part: OutboundMessage) -> SendReceipt:
         region = str(self._client.meta.region_name)
@@ -106,7 +106,7 @@ class SesSender:
         raw = compose(part, "ses", sender=sender, region=region, now=self._clock())
         if len(raw) > MAX_RAW_BYTES:
             raise Undeliverable("ses", Reason.TOO_LONG)
-        answer = await _answered(
+        answer = await _call(
             self._client.send_email(
                 FromEmailAddress=name_and_address(sender, "ses")[1],
                 Destination={"ToAddresses": list(mail_addresses(part.recipients, "ses"))},
@@ -116,49 +116,49 @@ class SesSender:
         )
         mail_id = answer.get("MessageId") if isinstance(answer, dict) else None
         if not isinstance(mail_id, str) or not _ID.match(mail_id):
-            raise Uncertain("ses", Reason.ANSWER_UNREADABLE)
+            raise Uncertain("ses", Reason.RESPONSE_UNREADABLE)
         provider_id = legal_id("", mail_id)
         whole = mail_id if "@" in mail_id else f"{mail_id}@{ses_host(region)}"
         return SendReceipt(provider_id, self._clock(), tuple(dict.fromkeys((provider_id, legal_id("", whole)))))
 
 
-async def _answered(call: Awaitable[Any], clock: Clock) -> Any:
+async def _call(call: Awaitable[Any], clock: Clock) -> Any:
     try:
         async with asyncio.timeout(CALL_S):
             return await call
     except TimeoutError:
-        raise Uncertain("ses", Reason.ANSWER_LOST, "TimeoutError") from None
+        raise Uncertain("ses", Reason.RESPONSE_LOST, "TimeoutError") from None
     except Exception as error:
-        if (failure := _failed(error, clock())) is None:
+        if (failure := _failure(error, clock())) is None:
             raise
         raise failure from None
 
 
-def _failed(error: Exception, now: datetime) -> SendFailed | None:
+def _failure(error: Exception, now: datetime) -> SendFailed | None:
     """None for what is an error of ours. Texts of SES may hold addresses, so none is passed on."""
     code = code_of(error)
     if code is None:
-        return _unanswered(error)
+        return _driver_failure(error)
     if code == "MessageRejected" and _UNVERIFIED in str(error):  # the sandbox, or a sender not set up
         return TryLater("ses", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
-    answer = _answer(error)
+    answer = _response(error)
     if answer.status == 403:
         return TryLater("ses", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
     known = ERRORS.error_of("ses", code, after=QUOTA_PAUSE if code == "LimitExceededException" else None)
     return known or failure_of("ses", answer, now) or Undeliverable("ses", Reason.REFUSED, code)
 
 
-def _unanswered(error: Exception) -> SendFailed | None:
+def _driver_failure(error: Exception) -> SendFailed | None:
     kinds = [base.__name__ for base in type(error).__mro__]
     if "ParamValidationError" in kinds or not is_foreign(error):
         return None
     if reason := next((_NOT_SENT[kind] for kind in kinds if kind in _NOT_SENT), None):
         return TryLater("ses", reason, kinds[0], after=pause_after(reason))
     if "EndpointConnectionError" in kinds and not _never_connected(error):
-        return Uncertain("ses", Reason.ANSWER_LOST, "ConnectionReset")
+        return Uncertain("ses", Reason.RESPONSE_LOST, "ConnectionReset")
     if "EndpointConnectionError" in kinds:
         return TryLater("ses", Reason.UNREACHABLE, kinds[0])
-    return Uncertain("ses", Reason.ANSWER_LOST, kinds[0])
+    return Uncertain("ses", Reason.RESPONSE_LOST, kinds[0])
 
 
 def _never_connected(error: Exception) -> bool:
@@ -167,7 +167,7 @@ def _never_connected(error: Exception) -> bool:
     return bool({"ClientConnectorError", "gaierror"} & {base.__name__ for base in type(cause).__mro__})
 
 
-def _answer(error: Exception) -> HttpResponse:
+def _response(error: Exception) -> HttpResponse:
     metadata: Any = getattr(error, "response", {}).get("ResponseMetadata", {})
     headers = {str(name).lower(): str(value) for name, value in metadata.get("HTTPHeaders", {}).items()}
     return HttpResponse(int(metadata.get("HTTPStatusCode", 0)), headers, b"")

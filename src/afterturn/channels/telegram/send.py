@@ -78,9 +78,9 @@ class TelegramSender:
         response = await self._call(_body(part, chat))
         now = _parameter(response, "migrate_to_chat_id")
         if response.status != 400 or not isinstance(now, int) or str(now) == chat:
-            return self._accepted(response)
+            return self._receipt(response)
         after = await self._call(_body(part, str(now)))
-        accepted = self._accepted(after)
+        accepted = self._receipt(after)
         before = legal_id(PREFIX, chat)
         return replace(accepted, moved=ThreadMigrated(before, legal_id(PREFIX, str(now)), accepted.accepted_at))
 
@@ -88,20 +88,20 @@ class TelegramSender:
         headers = {"content-type": "application/json", "accept": "application/json"}
         return await send_once(self._http, "telegram", "POST", self._url, headers, json_body(body))
 
-    def _accepted(self, response: HttpResponse) -> SendReceipt:
+    def _receipt(self, response: HttpResponse) -> SendReceipt:
         if response.status != 200:
-            raise self._failed(response)
+            raise self._failure(response)
         body = response.json()
         result = body.get("result")
         result = result if body.get("ok") is True and isinstance(result, dict) else {}
         chat = result.get("chat")
         chat_id, number = chat.get("id") if isinstance(chat, dict) else None, result.get("message_id")
         if not _is_number(chat_id) or not _is_number(number):
-            raise Uncertain("telegram", Reason.ANSWER_UNREADABLE)
+            raise Uncertain("telegram", Reason.RESPONSE_UNREADABLE)
         provider_id = legal_id("", f"{chat_id}:{number}")
         return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, response: HttpResponse) -> SendFailed:
+    def _failure(self, response: HttpResponse) -> SendFailed:
         code = str(response.status)
         if response.status == 429 and (pause := seconds(_parameter(response, "retry_after"))) is not None:
             return TryLater("telegram", Reason.THROTTLED, code, after=pause)
@@ -110,7 +110,7 @@ class TelegramSender:
         if response.status == 404:  # of the method, that is of the token; a chat that is not found is a 400
             return TryLater("telegram", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
         if response.status < 300:
-            return Uncertain("telegram", Reason.ANSWER_UNREADABLE, code)
+            return Uncertain("telegram", Reason.RESPONSE_UNREADABLE, code)
         description = str(response.json().get("description", "")).lower()
         otherwise = Reason.BLOCKED if response.status == 403 else Reason.REFUSED
         reason = next((reason for words, reason in _WORDS if any(word in description for word in words)), otherwise)

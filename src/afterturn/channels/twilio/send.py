@@ -129,8 +129,8 @@ class TwilioSender:
         body = urlencode(self._form(part)).encode()
         response = await send_once(self._http, "twilio", "POST", self._url, self._headers, body)
         if response.status in (200, 201):
-            return self._accepted(response)
-        raise self._failed(response)
+            return self._receipt(response)
+        raise self._failure(response)
 
     def _form(self, part: OutboundMessage) -> list[tuple[str, str]]:
         if len(part.recipients) != 1:
@@ -153,14 +153,14 @@ class TwilioSender:
     def _address(self, address: str) -> str:
         return normalise(clean_string(address), self._region)
 
-    def _accepted(self, response: HttpResponse) -> SendReceipt:
+    def _receipt(self, response: HttpResponse) -> SendReceipt:
         sid = response.json().get("sid")
         if not isinstance(sid, str) or not _MESSAGE_SID.match(sid):
-            raise Uncertain("twilio", Reason.ANSWER_UNREADABLE)
+            raise Uncertain("twilio", Reason.RESPONSE_UNREADABLE)
         provider_id = legal_id("", sid)
         return SendReceipt(provider_id, self._clock(), (provider_id,))
 
-    def _failed(self, response: HttpResponse) -> SendFailed:
+    def _failure(self, response: HttpResponse) -> SendFailed:
         value = response.json().get("code")
         code = str(value) if isinstance(value, int) and not isinstance(value, bool) else str(response.status)
         general = failure_of("twilio", response, self._clock())
@@ -173,7 +173,7 @@ class TwilioSender:
         if response.status in (403, 404):
             return TryLater("twilio", Reason.CONFIGURATION, code, after=CONFIGURATION_PAUSE)
         if response.status < 300:
-            return Uncertain("twilio", Reason.ANSWER_UNREADABLE, code)
+            return Uncertain("twilio", Reason.RESPONSE_UNREADABLE, code)
         return Undeliverable("twilio", Reason.REFUSED, code)
 
 

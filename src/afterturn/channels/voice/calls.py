@@ -63,7 +63,7 @@ def call_event(
     started_at: datetime | None = None,
     extra: Mapping[str, str] | None = None,
     request: WebhookRequest,
-    whole: bool = True,
+    is_final: bool = True,
 ) -> CallEvent:
     """A call. ``customer``, ``account``: their number and ours; ``taker``: who of us takes calls where no number was
     dialled; ``spoken_from``: when utterances without a time began.
@@ -86,7 +86,7 @@ def call_event(
         ended=state in ENDED,
         utterances=_utterances(known, transcript, started_at or at, at, facts),
         extra=facts,
-        whole=whole,
+        is_final=is_final,
     )
 
 
@@ -118,11 +118,11 @@ def entries(value: object) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def seconds_after(begun: datetime | None, seconds: object) -> datetime | None:
+def seconds_after(start: datetime | None, seconds: object) -> datetime | None:
     """So long after the call began; None where either is not known or makes no sense."""
-    if begun is None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+    if start is None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return begun + timedelta(seconds=seconds) if 0 <= seconds <= 86_400 else None
+    return start + timedelta(seconds=seconds) if 0 <= seconds <= 86_400 else None
 
 
 def _side(entry: TranscriptEntry) -> tuple[Direction, Role] | None:

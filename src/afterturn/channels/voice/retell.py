@@ -101,7 +101,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             region=region,
             at=now,
             state=state,
-            transcript=_said(call, begun) if state in ENDED else [],
+            transcript=_transcript(call, begun) if state in ENDED else [],
             started_at=begun or from_millis(call.get("end_timestamp"), now),
             extra=clean_lines(reason=reason, seconds=_seconds(call), recording=call.get("recording_url")),
             request=request,
@@ -109,7 +109,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     )
 
 
-def _said(call: Mapping[str, Any], begun: datetime | None) -> list[TranscriptEntry]:
+def _transcript(call: Mapping[str, Any], begun: datetime | None) -> list[TranscriptEntry]:
     """The fullest account that there is; all of them tell the same, in the same order."""
     for source in (call.get("transcript_object"), call.get("transcript_with_tool_calls")):
         transcript_entries = [

@@ -88,7 +88,7 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
     reason = clean_label(message.get("endedReason"))
     status = clean_label(message.get("status"))
     over = kind == "end-of-call-report" or status == "ended"
-    begun = _begun(message, now)
+    begun = _started_at(message, now)
     return (
         call_event(
             call_id=get_path(message, "call", "id"),
@@ -98,20 +98,20 @@ def parse(request: WebhookRequest, *, now: datetime, region: str | None = None) 
             region=region,
             at=now,
             state=_UNREACHED.get(reason, "completed") if over else _STATES.get(status, status),
-            transcript=_said(message, begun, now) if over else [],
-            started_at=begun or _told(message, now),
+            transcript=_transcript(message, begun, now) if over else [],
+            started_at=begun or _timestamp(message, now),
             extra=clean_lines(
                 reason=reason,
                 seconds=_seconds(message.get("durationSeconds")),
                 recording=message.get("recordingUrl") or get_path(message, "artifact", "recordingUrl"),
             ),
             request=request,
-            whole=kind == "end-of-call-report",
+            is_final=kind == "end-of-call-report",
         ),
     )
 
 
-def _said(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[TranscriptEntry]:
+def _transcript(message: Mapping[str, Any], begun: datetime | None, now: datetime) -> list[TranscriptEntry]:
     """The fullest account that there is."""
     for source in (get_path(message, "artifact", "messages"), message.get("messages")):
         transcript_entries = [_entry(entry, begun, now) for entry in entries(source)]
@@ -135,11 +135,11 @@ def _entry(entry: Mapping[str, Any], begun: datetime | None, now: datetime) -> T
     return TranscriptEntry(entry.get("role"), text, seconds_after(begun, entry.get("secondsFromStart")))
 
 
-def _begun(message: Mapping[str, Any], now: datetime) -> datetime | None:
+def _started_at(message: Mapping[str, Any], now: datetime) -> datetime | None:
     return from_iso(message.get("startedAt"), now) or from_iso(get_path(message, "call", "startedAt"), now)
 
 
-def _told(message: Mapping[str, Any], now: datetime) -> datetime | None:
+def _timestamp(message: Mapping[str, Any], now: datetime) -> datetime | None:
     timestamp = message.get("timestamp")
     return from_iso(timestamp, now) or from_millis(timestamp, now)
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import JsonValue
 
-from afterturn.channels.outbox import DeliverySummary, Sending, delivery_summary, sending_of
+from afterturn.channels.outbox import DeliverySummary, SendOutcome, delivery_summary, send_outcomes
 from afterturn.channels.state import ContactName, MessageDetails, Route, message_key
 from afterturn.channels.types import SuppressReason
 from afterturn.clock import MILLISECOND
@@ -113,7 +113,7 @@ async def tell_changes(
 
     async def look(scoped: ScopedStore) -> dict[str, object]:
         row = await scoped.row(conversation_id)
-        sent = await sending_of(scoped.backbone.store, conversation_id, watched)
+        sent = await send_outcomes(scoped.backbone.store, conversation_id, watched)
         return {"known": _known(row, [sent.get(message_id) for message_id in watched])}
 
     return event_stream(request, look)
@@ -166,7 +166,7 @@ async def close_order(scoped: StoreOfCaller, conversation_id: ConversationId, fo
 
 async def _sending_and_details(
     scoped: ScopedStore, conversation_id: str, messages: Sequence[Message]
-) -> tuple[Mapping[str, Sending], Mapping[str, MessageDetails]]:
+) -> tuple[Mapping[str, SendOutcome], Mapping[str, MessageDetails]]:
     """What became of sending each of these messages, and what their channel says of those that came in."""
     store = scoped.backbone.store
     sent = [message.id for message in messages if message.direction is Direction.OUTBOUND]
@@ -176,7 +176,7 @@ async def _sending_and_details(
         if message.direction is Direction.INBOUND
     }
     details = await store.get_all(MessageDetails, list(received))
-    return await sending_of(store, conversation_id, sent), {received[key]: record for key, record in details.items()}
+    return await send_outcomes(store, conversation_id, sent), {received[key]: record for key, record in details.items()}
 
 
 async def _names(scoped: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ def _may_change(message: Message, now: datetime) -> bool:
     return message.direction is Direction.OUTBOUND and now - message.at < _WATCHED_FOR
 
 
-def _known(row: InboxRow, sent: Sequence[Sending | None]) -> str:
+def _known(row: InboxRow, sent: Sequence[SendOutcome | None]) -> str:
     """What tells one look at a conversation from a later one, without a word of it."""
     conversation = row.conversation
     looked = [
@@ -321,7 +321,7 @@ def items(
     messages: Sequence[Message],
     turns: Sequence[SettledTurn],
     first: int,
-    sent: Mapping[str, Sending],
+    sent: Mapping[str, SendOutcome],
     details: Mapping[str, MessageDetails],
 ) -> Iterator[Item]:
     """Messages in thread order, each turn after its last message, with a separator before each day.
@@ -384,7 +384,7 @@ _UNANSWERED: Mapping[str, str] = {
     SuppressReason.SPAM: "spam",
     SuppressReason.OPT_OUT: "opted out",
     SuppressReason.OWN: "sent by us",
-    SuppressReason.LOOP: "rate limit for automatic replies reached",
+    SuppressReason.RATE_LIMIT: "rate limit for automatic replies reached",
 }
 """Unknown senders have a line of their own."""
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from afterturn import telemetry
 from afterturn.backbone import Backbone
-from afterturn.channels.state import ANSWER, DISPATCH, FINISH_CALL
+from afterturn.channels.state import FINISH_CALL, REPLY, SEND
 from afterturn.clock import EPOCH, from_text, to_text
 from afterturn.errors import EngineUnavailable, StreamUnavailable
 from afterturn.inbox import InboxQuery, InboxRow
@@ -31,7 +31,7 @@ _ROWS = 200
 _FAILURES = 1_000
 _JOBS = 1_000
 """Of each kind; beyond that they are not counted."""
-_JOB_KINDS = (ANSWER, FINISH_CALL, DISPATCH)
+_JOB_KINDS = (REPLY, FINISH_CALL, SEND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.channels.sending.rig import NOW, outgoing
 
-from afterturn.channels.email.compose import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, one_part
+from afterturn.channels.email.compose import MAX_RECIPIENTS, MAX_REFERENCES, compose, message_id, single_part
 from afterturn.channels.email.message import MailReceipt, read_mail
 from afterturn.channels.sending import OutboundMessage, Reason, Undeliverable
 from afterturn.channels.types import InboundMessage, SuppressReason
@@ -181,7 +181,7 @@ def test_a_subject_is_one_line(subject: str | None) -> None:
 )
 def test_what_is_no_address_gets_no_mail(address: str) -> None:
     with pytest.raises(Undeliverable) as refused:
-        one_part(letter(to=address), "here")
+        single_part(letter(to=address), "here")
     assert refused.value.reason is Reason.BAD_ADDRESS
     assert not address or address not in str(refused.value)
 
@@ -204,10 +204,10 @@ def test_a_mail_has_as_many_recipients_as_ses_takes_and_each_once() -> None:
     assert len(opened(message)["To"].addresses) == MAX_RECIPIENTS
     for recipients in ((), (*many, THEIRS)):
         with pytest.raises(Undeliverable):
-            one_part(OutboundMessage("c", "m", Channel.EMAIL, OURS, recipients, "Hi"), "here")
+            single_part(OutboundMessage("c", "m", Channel.EMAIL, OURS, recipients, "Hi"), "here")
 
 
 def test_a_mail_without_words_is_none() -> None:
     with pytest.raises(Undeliverable) as refused:
-        one_part(letter(" \n"), "here")
+        single_part(letter(" \n"), "here")
     assert refused.value.reason is Reason.EMPTY

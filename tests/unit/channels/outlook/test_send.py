@@ -173,7 +173,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(fault: Fault)
     async with serving(outlook):
         with pytest.raises(Uncertain) as lost:
             await sent_by(outlook, letter(), limits=patience(fault))
-        assert lost.value.reason is Reason.ANSWER_LOST
+        assert lost.value.reason is Reason.RESPONSE_LOST
         assert len(outlook.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
         assert [call.method for call in outlook.calls].count("DELETE") == 0
 

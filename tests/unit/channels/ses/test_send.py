@@ -184,7 +184,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
     ses.next = [fault]
     with pytest.raises(Uncertain) as lost:
         await sent_by(ses, letter(), session, read_timeout=patience(fault).read, attempts=5)
-    assert lost.value.reason is Reason.ANSWER_LOST
+    assert lost.value.reason is Reason.RESPONSE_LOST
     assert len(ses.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
 
 
@@ -208,7 +208,7 @@ async def test_a_success_that_cannot_be_read_may_have_been_one(
     ses.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(ses, letter(), session)
-    assert lost.value.reason is Reason.ANSWER_UNREADABLE
+    assert lost.value.reason is Reason.RESPONSE_UNREADABLE
 
 
 async def test_where_ses_cannot_be_reached_nothing_was_sent(session: Any) -> None:  # noqa: F811

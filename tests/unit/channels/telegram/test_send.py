@@ -242,7 +242,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(telegram: Tel
     async with calling(patience(fault)) as http:
         with pytest.raises(Uncertain) as lost:
             await sender(http, telegram.url).send(message())
-    assert lost.value.reason is Reason.ANSWER_LOST
+    assert lost.value.reason is Reason.RESPONSE_LOST
     assert len(telegram.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
 
 
@@ -262,7 +262,7 @@ async def test_a_success_that_cannot_be_read_may_have_been_one(telegram: Telegra
     telegram.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(telegram, message())
-    assert lost.value.reason is Reason.ANSWER_UNREADABLE
+    assert lost.value.reason is Reason.RESPONSE_UNREADABLE
 
 
 @pytest.mark.parametrize(

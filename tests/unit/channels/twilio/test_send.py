@@ -270,7 +270,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(twilio: Twili
     async with calling(patience(fault)) as http:
         with pytest.raises(Uncertain) as lost:
             await sender(http, twilio.url).send(sms("The code is 4711"))
-    assert lost.value.reason is Reason.ANSWER_LOST
+    assert lost.value.reason is Reason.RESPONSE_LOST
     assert len(twilio.sent) == (0 if fault is Fault.CLOSED_UNREAD else 1)
     assert not [secret for secret in ("4711", THEIRS, TOKEN) if secret in repr(lost.value)]
 
@@ -291,7 +291,7 @@ async def test_a_success_that_cannot_be_read_may_have_been_one(twilio: Twilio, a
     twilio.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(twilio, sms())
-    assert lost.value.reason is Reason.ANSWER_UNREADABLE
+    assert lost.value.reason is Reason.RESPONSE_UNREADABLE
 
 
 @pytest.mark.parametrize("status", [502, 504])

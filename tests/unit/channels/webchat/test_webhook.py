@@ -14,7 +14,7 @@ from tests.unit.channels.endpoints import endpoints_of
 from tests.unit.channels.test_turns import NOW, OTHER, SECRET, signed
 
 from afterturn.channels.responder import ReplyRequest
-from afterturn.channels.state import DISPATCH
+from afterturn.channels.state import SEND
 from afterturn.channels.webhooks import WebhookRouter
 from afterturn.config import Settings
 from afterturn.errors import ConfigError
@@ -47,7 +47,7 @@ async def test_a_message_comes_in_once_and_its_answer_waits_for_the_page(rig: Ch
         assert (await router(rig)(WEB, signed(said()))).status == 200
     await rig.auto_reply.once()
     assert await rig.texts("web:visitor-1") == ["Hello", "Good day."]
-    assert await rig.backbone.store.waiting_jobs(DISPATCH, limit=9) == ()
+    assert await rig.backbone.store.waiting_jobs(SEND, limit=9) == ()
 
 
 async def test_unsigned_and_foreign_ones_are_refused(rig: ChannelRig) -> None:
