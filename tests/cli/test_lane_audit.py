@@ -11,7 +11,6 @@ from tests.cli.command import call
 from tests.cli.lane_rig import TEMPORAL, Lane, container, open_lane, settings, worker, write_dotenv
 from tests.emulator import access, emulator, session  # noqa: F401
 
-from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 
 
@@ -103,13 +102,6 @@ class TestFunctions:
         prod.function("afterturn-prod-webhooks", settings("prod", AFTERTURN_EMITTER="inbound-lambda"), alias=False)
         assert ("missing", "afterturn-prod-webhooks:live", "alias live") in prod.findings()
 
-    def test_a_lane_without_a_bridge_is_found(self, prod: Lane) -> None:
-        assert prod.findings() == [("missing", "prod", "bridge")]
-
-    def test_a_service_that_polls_is_a_bridge(self, prod: Lane) -> None:
-        prod.service("all", [worker("prod")])
-        assert prod.findings("--ecs", "main/all=up", code=0) == []
-
     def test_a_bridge_that_is_called_for_one_queue_only_is_found(self, prod: Lane) -> None:
         prod.function("afterturn-prod-bridge", {**settings("prod"), **TEMPORAL}, reads=(prod.names.main,))
         done = prod.audit("--json")
@@ -120,20 +112,6 @@ class TestFunctions:
     def test_another_lanes_bridge_on_this_lanes_queue_is_found_though_nobody_named_it(self, healthy: Lane) -> None:
         healthy.function("afterturn-preview-bridge", settings("preview"), reads=(healthy.names.main,))
         assert healthy.findings() == [("crossed", "afterturn-preview-bridge:live", "event source")]
-
-    def test_a_bridge_on_another_lanes_queue_is_found(
-        self,
-        access: Access,  # noqa: F811
-        session: Any,  # noqa: F811
-        monkeypatch: pytest.MonkeyPatch,
-        healthy: Lane,
-    ) -> None:
-        open_lane(access, session, monkeypatch, "preview")
-        preview = Names.of("preview")
-        healthy.function("crossed-bridge", {**settings("prod"), **TEMPORAL}, reads=(preview.main,))
-        findings = healthy.findings("--lambda", "crossed-bridge:live")
-        assert ("crossed", "crossed-bridge:live", "event source") in findings
-        assert ("missing", "crossed-bridge:live", "event source") in findings
 
     def test_values_that_no_log_should_hold_are_not_printed(self, prod: Lane) -> None:
         secrets = {
@@ -174,10 +152,6 @@ class TestServices:
         assert healthy.findings("--ecs", "main/two:second") == [("crossed", "main/two", "AFTERTURN_LANE")]
         assert healthy.audit("--ecs", "main/two:third").code == 2
 
-    def test_one_that_runs_no_task_is_found(self, healthy: Lane) -> None:
-        healthy.service("idle", [worker("prod")], tasks=0)
-        assert healthy.findings("--ecs", "main/idle") == [("missing", "main/idle", "a running task")]
-
     def test_a_machine_of_ones_own_gives_no_region(self, healthy: Lane) -> None:
         wires = {**settings("prod"), **TEMPORAL}
         del wires["AFTERTURN_AWS_REGION"]
@@ -196,13 +170,6 @@ class TestServices:
 
 
 class TestFiles:
-    def test_a_crossed_wire_is_found(self, healthy: Lane, tmp_path: Path) -> None:
-        file = write_dotenv(tmp_path / ".env", {**settings("preview"), **TEMPORAL})
-        assert healthy.findings("--dotenv", file) == [
-            ("crossed", str(file), "AFTERTURN_LANE"),
-            ("crossed", str(file), "AFTERTURN_TABLE"),
-        ]
-
     def test_runtimes_that_do_not_agree_are_found(self, healthy: Lane, tmp_path: Path) -> None:
         wires = {**settings("prod"), **TEMPORAL, "AFTERTURN_TEMPORAL_NAMESPACE": "elsewhere"}
         file = write_dotenv(tmp_path / ".env", wires)
@@ -238,3 +205,71 @@ def test_a_lane_without_a_table_is_answered_alike_by_every_command(
     (line,) = told
     assert "has no table afterturn-dev" in line
     assert "`afterturn aws provision` creates it" in line
+
+
+def test_a_named_runtime_that_does_not_exist_makes_the_audit_incomplete(prod: Lane) -> None:
+    prod.service("up", [worker("prod")])
+    healthy = ("--ecs", "main/up=up")
+    assert prod.audit(*healthy).code == 0
+    for words in (
+        ("--lambda", "gone"),
+        ("--lambda", "gone:live"),
+        ("--ecs", "gone/worker"),
+        ("--ecs", "main/gone"),
+        ("--dotenv", "gone.env"),
+    ):
+        done = prod.audit(*healthy, *words, "--json")
+        assert (done.code, done.json["clean"], done.json["complete"]) == (2, False, False), words
+        assert done.json["findings"] == []
+        assert "gone" in done.json["failures"][0]
+        assert f"error: {done.json['failures'][0]}" in done.err
+
+
+def test_a_missing_runtime_does_not_hide_findings_in_the_others(prod: Lane, tmp_path: Path) -> None:
+    prod.functions(AFTERTURN_TABLE="afterturn-dev")
+    file = write_dotenv(tmp_path / "w.env", {**settings("preview"), **TEMPORAL})
+    done = prod.audit("--lambda", "gone", "--dotenv", f"{file}=worker")
+    assert done.code == 2
+    for text in ("found afterturn-dev, expected afterturn-prod", "found preview, expected prod"):
+        assert text in done.out
+    assert "Nothing missing" not in done.err
+
+
+@pytest.mark.parametrize("words", [("--account", "999999999999"), ("--table", "afterturn-preview")])
+def test_it_refuses_if_lane_account_and_credentials_disagree(prod: Lane, words: tuple[str, ...]) -> None:
+    done = prod.audit(*words)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_it_refuses_a_table_tagged_with_another_lane(
+    access: Access,  # noqa: F811
+    session: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def tagged(account: Any) -> None:
+        arn = account.location.queue_arn("x").replace(":sqs:", ":dynamodb:").replace(":x", ":table/afterturn-prod")
+        await account.dynamodb.tag_resource(ResourceArn=arn, Tags=[{"Key": "afterturn:lane", "Value": "preview"}])
+
+    lane = open_lane(access, session, monkeypatch, "prod")
+    lane.do(tagged)
+    done = lane.audit()
+    assert (done.code, done.out, "belongs to lane preview" in done.err) == (2, "", True)
+
+
+def test_a_lane_that_is_not_in_this_account_is_reported(prod: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "555555555555")
+    done = prod.audit()
+    assert (done.code, done.out) == (4, "")
+    assert "afterturn aws provision" in done.err
+
+
+def test_an_unreachable_endpoint_is_reported(prod: Lane) -> None:
+    done = prod.audit("--endpoint-url", "http://127.0.0.1:9")
+    assert (done.code, done.out) == (4, "")
+    assert "could not reach its endpoint" in done.err
+
+
+def test_a_malformed_runtime_name_is_refused_before_any_request(prod: Lane) -> None:
+    done = prod.audit("--endpoint-url", "http://127.0.0.1:9", "--ecs", "worker")
+    assert (done.code, done.out) == (2, "")
+    assert "CLUSTER/SERVICE" in done.err

@@ -202,11 +202,6 @@ class TestReadersOfTheQueues:
         finding = one(audit(wanted_of("prod"), runtimes, feeds))
         assert (finding.fault, finding.actual) == (LaneFault.MISSING, "a mapping that is switched off")
 
-    def test_a_mapping_whose_failures_would_count_as_success_is_found(self) -> None:
-        runtimes, feeds = healthy("prod")
-        feeds[0] = replace(feeds[0], reports_partial=False)
-        assert "ReportBatchItemFailures" in one(audit(wanted_of("prod"), runtimes, feeds)).expected
-
     def test_a_mapping_past_the_alias_is_found(self) -> None:
         runtimes, feeds = healthy("prod")
         feeds[0] = replace(feeds[0], qualifier=None)
