@@ -13,8 +13,7 @@ from afterturn.aws import stack
 from afterturn.aws.account import open_account
 from afterturn.aws.names import Names
 from afterturn.aws.session import Access
-from afterturn.local import ministack, temporal
-from afterturn.local.ports import free_port
+from afterturn.local import free_port, ministack, temporal
 
 ROOT = Path(__file__).resolve().parents[1]
 LANE = "dev"

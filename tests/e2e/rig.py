@@ -24,8 +24,7 @@ from afterturn.backbone import Backbone
 from afterturn.bridge.bridge import Bridge, ReceiveOptions
 from afterturn.clock import system_clock
 from afterturn.config import Settings, read_settings
-from afterturn.local import temporal
-from afterturn.local.ports import HOST, free_port
+from afterturn.local import HOST, free_port, temporal
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Stamp, Turn
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import EffectsPolicy

@@ -20,8 +20,7 @@ from tests.cli.command import Done, call, run, start, turn, wait_for
 from tests.emulator import FOLDER, ROOT
 
 from afterturn.demo import sample
-from afterturn.local import ministack
-from afterturn.local.ports import HOST, free_port, is_free
+from afterturn.local import HOST, free_port, is_free, ministack
 
 THOROUGH = bool(os.environ.get("AFTERTURN_TEST_THOROUGH"))
 CONVERSATIONS = 85 if THOROUGH else 20

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cli.command import call, run, start, turn, wait_for
 from tests.e2e.test_local_profile import PORTS, assert_all_is_stopped, local, up
 
-from afterturn.local.ports import is_free
+from afterturn.local import is_free
 
 __all__ = ["local"]
 

@@ -26,7 +26,7 @@ from afterturn.bootstrap.lambda_bridge import BridgeFunction
 from afterturn.bootstrap.lambda_webhooks import WebhooksFunction as FunnelFunction
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable
-from afterturn.local.ports import HOST
+from afterturn.local import HOST
 
 DEV = Names.of("dev")
 SETTLING = ("settle",)

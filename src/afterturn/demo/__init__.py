@@ -1,4 +1,4 @@
-"""The demo's sample: conversations of a fictional property manager, told relative to now.
+"""The demo's sample: conversations of a fictional property manager, with times relative to now.
 
 A line of ``sample.jsonl`` is ``{"conversation": {...}, "ago": "35m", "messages": [{"after": "12s", ...}]}``: ``ago`` is
 how long before now the last message was, ``after`` how long after the message before.
@@ -20,7 +20,7 @@ from afterturn.model import Channel, ConversationMeta, FlushMode, Message, Turn,
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A conversation to be settled; of a voice call each utterance is ``spoken``, that is saved, before its end."""
+    """A conversation to settle. ``spoken``: utterances of a voice call, saved one by one before its end."""
 
     spoken: tuple[Message, ...]
     conversation: ImportedConversation
@@ -33,16 +33,16 @@ def sample(now: datetime) -> Iterator[Scripted]:
         yield _scripted(json.loads(line), floor_millis(now), f"sample.jsonl:{number}")
 
 
-def _scripted(told: dict[str, Any], now: datetime, place: str) -> Scripted:
-    meta = parse(ConversationMeta, told["conversation"], where=place)
-    steps = [parse_duration(message["after"]) for message in told["messages"]]
-    at = now - parse_duration(told["ago"]) - sum(steps[1:], timedelta(0))
+def _scripted(script: dict[str, Any], now: datetime, location: str) -> Scripted:
+    meta = parse(ConversationMeta, script["conversation"], where=location)
+    steps = [parse_duration(message["after"]) for message in script["messages"]]
+    at = now - parse_duration(script["ago"]) - sum(steps[1:], timedelta(0))
     messages = []
-    for number, message in enumerate(told["messages"], 1):
+    for number, message in enumerate(script["messages"], 1):
         at += steps[number - 1] if number > 1 else timedelta(0)
-        known = {key: value for key, value in message.items() if key != "after"}
-        messages.append(parse(Message, {**known, "id": f"{meta.id}-{number}", "at": at}, where=place))
+        fields = {key: value for key, value in message.items() if key != "after"}
+        messages.append(parse(Message, {**fields, "id": f"{meta.id}-{number}", "at": at}, where=location))
     if meta.channel is Channel.VOICE:
         end = Turn(conversation=meta, at=messages[-1].at, flush_mode=FlushMode.IMMEDIATE, key="demo:hung-up")
-        return Scripted(tuple(messages), ImportedConversation(meta, (end,), place))
-    return Scripted((), ImportedConversation(meta, make_turns(meta, messages), place))
+        return Scripted(tuple(messages), ImportedConversation(meta, (end,), location))
+    return Scripted((), ImportedConversation(meta, make_turns(meta, messages), location))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from afterturn.errors import ConfigError
-from afterturn.local.ports import HOST, free_port, is_free
+from afterturn.local import HOST, free_port, is_free
 
 VERSION = "1.5.33"
 _READY_WITHIN = 30.0

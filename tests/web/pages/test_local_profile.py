@@ -15,8 +15,7 @@ from tests.emulator import FOLDER, ROOT
 from tests.web.pages.browser import visit_by
 
 from afterturn.clock import system_clock, to_text
-from afterturn.local import ministack
-from afterturn.local.ports import free_port
+from afterturn.local import free_port, ministack
 
 CONVERSATIONS = 53
 """More than a page."""
