@@ -109,7 +109,7 @@ class StreamContract:
         assert await stream.depth() == Depth(main=0, retry=0, dead_letters=0, oldest=None)
 
     async def test_a_stale_receipt_is_ignored(self, stream: Stream, clock: ManualClock) -> None:
-        """A bridge that was too slow can neither forget, put off, nor bury what another one holds."""
+        """A bridge that was too slow can neither acknowledge, release nor dead-letter what another one holds."""
         await publish(stream, "a@1")
         (stale,) = await receive(stream)
         clock.advance(VISIBLE)

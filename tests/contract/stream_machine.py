@@ -101,7 +101,7 @@ class StreamMachine(AsyncMachine):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), keep=st.booleans())
-    def bury(self, data: st.DataObject, keep: bool) -> None:
+    def dead_letter(self, data: st.DataObject, keep: bool) -> None:
         delivery, model = self._pick(data, keep)
         self.await_(self.stream.dead_letter(delivery, reason="told"))
         if model in self.waiting:

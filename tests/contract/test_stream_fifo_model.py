@@ -9,12 +9,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0
 from tests.contract.stream import RedriveContract, StreamContract, event, name_of
 from tests.contract.stream_emissions import check_emissions
 from tests.contract.stream_machine import CONSUMERS, GROUPS, QUEUES, WAITS, StreamMachine, Waiting
-from tests.fifo import FifoService
+from tests.fifo import FifoService, fifo_stream
 
 from afterturn.stream.port import MAX_RECEIVES, Delivery, Queue, Stream
 from afterturn.testing import ManualClock
@@ -42,7 +41,7 @@ class TestModelRedrive(RedriveContract):
 
 
 @dataclass(eq=False)
-class Told(Waiting):
+class SqsRecord(Waiting):
     """A record as SQS has it."""
 
     died_at: datetime = T0
@@ -74,7 +73,7 @@ class ModelStreamMachine(StreamMachine):
             if now - self.remembered.get(key, T0 - FIVE_MINUTES) < FIVE_MINUTES:
                 return
             self.remembered[key] = now
-        self.waiting.append(Told(consumer, conversation_id, second, T0))
+        self.waiting.append(SqsRecord(consumer, conversation_id, second, T0))
 
     @rule(queue=QUEUES, limit=st.integers(1, 5), visibility=WAITS)
     def receive(self, queue: Queue, limit: int, visibility: timedelta) -> None:
@@ -97,9 +96,9 @@ class ModelStreamMachine(StreamMachine):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), keep=st.booleans())
-    def bury(self, data: st.DataObject, keep: bool) -> None:
+    def dead_letter(self, data: st.DataObject, keep: bool) -> None:
         delivery, model = self._pick(data, keep)
-        self.await_(self.stream.dead_letter(delivery, reason="told"))
+        self.await_(self.stream.dead_letter(delivery, reason="x"))
         if model in self.waiting:
             self._die(model)
 
@@ -111,7 +110,7 @@ class ModelStreamMachine(StreamMachine):
         assert self.await_(self.stream.redrive([letters[number].id])) == 1
         model = self._in_order()[number]
         self.dead.remove(model)
-        self.waiting.append(Told(model.consumer, model.conversation_id, model.second, T0))
+        self.waiting.append(SqsRecord(model.consumer, model.conversation_id, model.second, T0))
 
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
@@ -127,12 +126,14 @@ class ModelStreamMachine(StreamMachine):
 
     def _die(self, model: Waiting) -> None:
         self.waiting.remove(model)
-        assert isinstance(model, Told)
+        assert isinstance(model, SqsRecord)
         model.died_at = self.clock()
         self.dead.append(model)
 
     def _in_order(self) -> list[Waiting]:
-        return sorted(self.dead, key=lambda one: (one.died_at, one.queue) if isinstance(one, Told) else (T0, one.queue))
+        return sorted(
+            self.dead, key=lambda one: (one.died_at, one.queue) if isinstance(one, SqsRecord) else (T0, one.queue)
+        )
 
     def _visible(self, queue: Queue, now: datetime) -> list[Waiting]:
         mine = [one for one in self.waiting if one.queue is queue]

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.machines import fast_folder
 from tests.contract.samples import T0
 from tests.contract.test_store_dynamodb import DynamoFactory
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.rig import FlakyEngine
-from tests.fifo import FifoService
+from tests.fifo import FifoService, fifo_stream
 
 from afterturn.aws.session import Access
 from afterturn.store.port import Store

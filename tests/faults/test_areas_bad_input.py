@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from tests.contract.fifo_emulator import create_queues
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at
 from tests.contract.stream import event, names, publish, receive, wear_out
 from tests.emulator import access, emulator, session  # noqa: F401
 from tests.faults.rig import LEASE, FlakyEngine, open_rig, registry_of
 from tests.faults.test_bridge_lambda import EventSourceMapping
-from tests.fifo import FifoService
+from tests.fifo import FifoService, fifo_stream
 
 from afterturn.aws.session import Access, open_client
 from afterturn.bridge.aws_lambda import respond

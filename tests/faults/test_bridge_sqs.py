@@ -7,11 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0
 from tests.contract.stream import event, publish, receive
 from tests.faults.rig import LEASE, FlakyEngine
-from tests.fifo import FifoService, partial_failures, throttled, unreachable
+from tests.fifo import FifoService, fifo_stream, partial_failures, throttled, unreachable
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable

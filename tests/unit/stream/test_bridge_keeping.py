@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0
 from tests.contract.stream import publish
-from tests.fifo import FifoService
+from tests.fifo import FifoService, fifo_stream
 
 from afterturn.bridge.bridge import Bridge
 from afterturn.errors import EngineUnavailable, StreamUnavailable

@@ -9,10 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.contract.fifo_model import fifo_stream
 from tests.contract.samples import T0, at
 from tests.contract.stream import VISIBLE, event, names, publish, receive, wear_out
-from tests.fifo import FifoError, FifoService, Limits, throttled, unreachable
+from tests.fifo import FifoError, FifoService, Limits, fifo_stream, throttled, unreachable
 
 from afterturn.errors import StreamUnavailable
 from afterturn.event import read_event
