@@ -24,8 +24,7 @@ from afterturn.clock import system_clock
 from afterturn.config import Settings
 from afterturn.event import TurnSettled, make_event
 from afterturn.model import Channel, FlushMode, Origin
-from afterturn.reactions.temporal.client import Address, Connection
-from afterturn.reactions.temporal.signaler import TemporalSignaler
+from afterturn.reactions.temporal.engine import Address, Connection, TemporalSignaler
 from afterturn.sqlite.database import Database
 from afterturn.stream.port import Delivery, Queue, Receipt
 from afterturn.stream.sqlite import SqliteStream

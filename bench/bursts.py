@@ -23,9 +23,8 @@ from afterturn.event import TurnSettled, read_event
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.client import Address, Connection
+from afterturn.reactions.temporal.engine import Address, Connection, TemporalSignaler
 from afterturn.reactions.temporal.runner import TemporalRunner
-from afterturn.reactions.temporal.signaler import TemporalSignaler
 from afterturn.settle import Settler
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore

@@ -12,9 +12,8 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from afterturn.event import TurnSettled
 from afterturn.model import Stamp
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.window import ReactionContext, TurnWindow
 
 CONSUMERS = ("topics", "grade")
 BATCH = 10

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Urgency,
         WorkOrder,
     )
-    from afterturn.reactions.window import ReactionContext, TurnWindow
+    from afterturn.reactions.registry import ReactionContext, TurnWindow
     from afterturn.settle import SettleResult
     from afterturn.store.pagination import all_conversations
 
@@ -79,12 +79,12 @@ _MODULES = {
     "InboxRow": "inbox",
     "Lane": "config",
     "Profile": "config",
-    "ReactionContext": "reactions.window",
+    "ReactionContext": "reactions.registry",
     "ReplyRequest": "channels.responder",
     "SettleResult": "settle",
     "Settings": "config",
     "TurnSettled": "event",
-    "TurnWindow": "reactions.window",
+    "TurnWindow": "reactions.registry",
     "all_conversations": "store.pagination",
     "open_settler": "bootstrap",
     "system_clock": "clock",

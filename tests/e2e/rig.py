@@ -26,12 +26,10 @@ from afterturn.clock import system_clock
 from afterturn.config import Settings, read_settings
 from afterturn.local import HOST, free_port, temporal
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Stamp, Turn
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.run import EffectsPolicy
-from afterturn.reactions.temporal.client import Address, Connection
-from afterturn.reactions.temporal.engine import TemporalEngine
+from afterturn.reactions.temporal.engine import Address, Connection, TemporalEngine
 from afterturn.reactions.temporal.runner import TemporalRunner
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.store.dynamodb import open_store
 from afterturn.stream.sqs import find_queues, open_stream
 

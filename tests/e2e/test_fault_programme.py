@@ -38,9 +38,8 @@ from afterturn.clock import system_clock
 from afterturn.event import read_event
 from afterturn.ledger.ledger import DebtState
 from afterturn.model import Stamp
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.temporal.protocol import reaction_id
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.settle import Settler
 from afterturn.stream.port import MAX_RECEIVES, Queue
 from afterturn.testing import Crash, Fault, Faults, Moment, faulty

@@ -10,8 +10,7 @@ from tests.e2e.rig import Journal, Reader, open_lane
 
 from afterturn.aws.session import Access
 from afterturn.model import Stamp
-from afterturn.reactions.registry import Registry
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 
 
 async def work(endpoint: str, account: str, target: str, consumer: str, journal: str) -> None:

@@ -17,9 +17,8 @@ from afterturn.ledger.ledger import Ledger
 from afterturn.model import Stamp, Turn
 from afterturn.reactions.embedded import EmbeddedEngine, EmbeddedWorker
 from afterturn.reactions.port import RefusedSignal, Signal, Signaler, SignalResult
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.run import EffectsPolicy
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.settle import Settler, SettleResult
 from afterturn.sqlite.database import Database
 from afterturn.store.port import ConsumerState, Registration, Store

@@ -12,8 +12,7 @@ from afterturn.app import App
 from afterturn.errors import ConfigError
 from afterturn.model import Stamp
 from afterturn.reactions.debounce import Debounce
-from afterturn.reactions.registry import Registry
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 
 
 async def handler(turns: TurnWindow, ctx: ReactionContext) -> Stamp:

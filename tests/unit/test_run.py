@@ -13,8 +13,8 @@ from tests.contract.samples import T0, at, message, work_order
 
 from afterturn.errors import ConfigError
 from afterturn.model import Conversation, Stamp, StoredStamp
+from afterturn.reactions.registry import Claims, ReactionContext, TurnWindow
 from afterturn.reactions.run import MAX_STAMP_BYTES, EffectsPolicy, error_kind, retry_delay, run_consumer
-from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
 from afterturn.store.port import ReactionWindow
 
 PREVIOUS = StoredStamp(through=at(-60), data={"seen": 4})

@@ -17,7 +17,7 @@ from afterturn.stream.sqs import SqsPublisher, find_queues, open_publisher, open
 
 if TYPE_CHECKING:
     from afterturn.backbone import Backbone
-    from afterturn.reactions.temporal.client import Address
+    from afterturn.reactions.temporal.engine import Address
 
 
 @asynccontextmanager
@@ -60,8 +60,7 @@ async def open_production(
     from afterturn.bootstrap.bridge import sqs_options, sqs_visibility  # noqa: PLC0415 - see above
     from afterturn.bridge.bridge import Bridge  # noqa: PLC0415 - see above
     from afterturn.reactions.run import EffectsPolicy  # noqa: PLC0415 - see above
-    from afterturn.reactions.temporal.client import Connection  # noqa: PLC0415 - see above
-    from afterturn.reactions.temporal.engine import TemporalEngine  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.engine import Connection, TemporalEngine  # noqa: PLC0415 - see above
     from afterturn.reactions.temporal.runner import TemporalRunner  # noqa: PLC0415 - see above
 
     names = names_of(settings)

@@ -23,8 +23,7 @@ from afterturn.reactions.registry import Registry
 if TYPE_CHECKING:
     from afterturn.aws.names import Names
     from afterturn.aws.session import Access
-    from afterturn.reactions.temporal.client import Address
-    from afterturn.reactions.temporal.signaler import TemporalSignaler
+    from afterturn.reactions.temporal.engine import Address, TemporalSignaler
     from afterturn.stream.sqs import QueueUrls, SqsStream
 
 _SQS_BATCH = 10
@@ -104,8 +103,7 @@ async def open_lane_bridge(
         StreamUnavailable: the lane's queues are missing or cannot be reached.
     """
     from afterturn.aws.session import open_session  # noqa: PLC0415 - see above
-    from afterturn.reactions.temporal.client import Connection  # noqa: PLC0415 - see above
-    from afterturn.reactions.temporal.signaler import TemporalSignaler  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.engine import Connection, TemporalSignaler  # noqa: PLC0415 - see above
     from afterturn.stream.sqs import find_queues, open_stream  # noqa: PLC0415 - see above
 
     names = names_of(settings)
@@ -119,7 +117,7 @@ async def open_lane_bridge(
 
 def address_of(settings: Settings) -> Address:
     """The address of the deployment's Temporal. Raises MissingExtra."""
-    from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.engine import Address  # noqa: PLC0415 - see above
 
     key = settings.temporal_api_key
     return Address(

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import afterturn.reactions.temporal.signaler  # noqa: F401 - loads while the function starts, not with its first records
+import afterturn.reactions.temporal.engine  # noqa: F401 - loads while the function starts, not with its first records
 from afterturn.bootstrap import access_of
 from afterturn.bootstrap.bridge import LaneBridge, address_of, open_lane_bridge, signalled_registry
 from afterturn.bootstrap.functions import app_named, function_settings, release, set_up_logging

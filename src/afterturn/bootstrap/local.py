@@ -18,7 +18,7 @@ from afterturn.local.servers import MADE, make_once, open_servers
 from afterturn.reactions.registry import Registry
 
 if TYPE_CHECKING:
-    from afterturn.reactions.temporal.client import Address
+    from afterturn.reactions.temporal.engine import Address
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -72,6 +72,6 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
 
 
 def address_in(place: LocalServers) -> Address:
-    from afterturn.reactions.temporal.client import Address  # noqa: PLC0415 - see above
+    from afterturn.reactions.temporal.engine import Address  # noqa: PLC0415 - see above
 
     return Address(target=place.temporal)

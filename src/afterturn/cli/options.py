@@ -28,7 +28,7 @@ from afterturn.errors import ConfigError, InvalidInput, InvalidRecord, NotFound
 from afterturn.inbox.filters import BY_NAME, FILTERS, FilterField
 from afterturn.ledger.ledger import Selection
 from afterturn.model import Emitter, Stamp, check_id
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from afterturn.consumers.tone import load_tone_rules
 from afterturn.model import Direction, Role, Stamp
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 Tell = Callable[[str, str], Awaitable[None]]
 """Is given the conversation's id and an idempotency key."""

@@ -40,8 +40,7 @@ from pydantic import JsonValue
 from afterturn.consumers.phrases import read
 from afterturn.consumers.tone import ToneRules
 from afterturn.model import Channel, Direction, Message, Record, Role, Stamp, Time
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 CLASSES_S = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 GRADES = ((90, "A"), (75, "B"), (60, "C"), (45, "D"), (0, "F"))

@@ -22,8 +22,7 @@ from pydantic import JsonValue
 from afterturn.clock import to_text
 from afterturn.consumers.webhook import SignedEndpoint, WebhookOutcome
 from afterturn.model import Direction, Stamp
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 MAX_MESSAGES = 200
 

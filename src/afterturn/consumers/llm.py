@@ -19,7 +19,7 @@ from afterturn.consumers.repairs import RepairNeed, RepairSigns
 from afterturn.consumers.topics import OTHER, Taxonomy, TopicJudge, TopicState
 from afterturn.errors import ConfigError, MissingExtra
 from afterturn.model import Direction, Message, Role, Urgency
-from afterturn.reactions.window import TurnWindow
+from afterturn.reactions.registry import TurnWindow
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

@@ -22,8 +22,7 @@ from pydantic import Field, JsonValue
 
 from afterturn.consumers.repairs import RepairNeed, RepairRules, RepairSigns, read_request, read_staff
 from afterturn.model import Direction, Message, Record, Role, Stamp, Time, Urgency, WorkOrder
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 MAX_OPEN = 8
 FORGOTTEN_AFTER = timedelta(days=30)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from afterturn.consumers.tone import load_tone_rules
 from afterturn.model import Direction, Stamp
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 
 FADE = 0.7
 """How much of the mood so far is left when one more message has come in."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from afterturn.clock import from_text, to_text
 from afterturn.model import Channel, Direction, Role, Stamp
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 
 LIMIT = {
     Channel.VOICE: timedelta(minutes=1),

@@ -17,8 +17,7 @@ from pydantic import JsonValue
 from afterturn.consumers.phrases import Phrase, PhraseBook, ReadText, read
 from afterturn.consumers.rules import RuleFile, agrees, load_answers, load_rules
 from afterturn.model import Direction, Message, Role, Stamp
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 OTHER = "other"
 

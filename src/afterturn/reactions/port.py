@@ -19,7 +19,7 @@ from afterturn.stream.port import Receipt
 class Signal:
     """A turn of a conversation has settled, for one consumer. Merged ones carry the newest ``occurred_at``.
 
-    ``event``: of that newest turn, for foreign workflows, which are given all of it.
+    ``event``: of that newest turn, for foreign workflows, which receive the whole event.
     """
 
     consumer: str
@@ -55,17 +55,17 @@ class Signaler(Protocol):
         """Deliver signals. ``receipts`` are those that they came from.
 
         An engine that shares its database with the stream acknowledges them in the same transaction. Raises
-        EngineUnavailable where nothing can be said of any signal.
+        EngineUnavailable if the engine answered for no signal.
         """
         ...
 
     async def ready(self) -> None:
-        """Ask the engine for a sign of life. Raises EngineUnavailable."""
+        """Check that the engine answers. Raises EngineUnavailable."""
         ...
 
 
 class Engine(Signaler, Protocol):
-    """All of it."""
+    """The whole engine: signals, retries and what waits."""
 
     async def retry(self, consumer: str, conversation_id: str) -> None:
         """Run a failed reaction again, with fresh attempts. Raises NotFound where none has failed."""

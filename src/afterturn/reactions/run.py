@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from afterturn import telemetry
 from afterturn.errors import ConfigError
 from afterturn.model import Stamp
-from afterturn.reactions.registry import Consumer
-from afterturn.reactions.window import Claims, ReactionContext, TurnWindow
+from afterturn.reactions.registry import Claims, Consumer, ReactionContext, TurnWindow
 from afterturn.store.port import ReactionWindow
 
 MAX_STAMP_BYTES = 32_000

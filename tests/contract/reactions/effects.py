@@ -8,8 +8,8 @@ from tests.contract.reactions.rig import Engines, Probe, one_probe
 from tests.contract.samples import T0, work_order
 
 from afterturn.model import Stamp, Urgency
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 from afterturn.reactions.run import EffectsPolicy
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.store.port import ConsumerState
 from afterturn.testing import Crash
 

@@ -14,9 +14,8 @@ from tests.contract.samples import T0, at
 from afterturn.errors import LeaseLost, NotFound, StoreError
 from afterturn.model import Stamp
 from afterturn.reactions.port import Signal
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.state import ReactionState
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.testing import Crash
 
 HOUR = timedelta(hours=1)

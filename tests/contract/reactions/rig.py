@@ -13,10 +13,9 @@ from tests.contract.samples import T0, message, turn
 
 from afterturn.model import Stamp, StoredStamp
 from afterturn.reactions.port import Signal
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.state import ReactionState, reaction_states
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.testing import ManualClock
 

@@ -8,7 +8,7 @@ from tests.contract.reactions.rig import Engines, Probe, one_probe, registry_of
 from tests.contract.samples import T0, at
 
 from afterturn.reactions.port import Signal
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 
 
 class TimingContract:

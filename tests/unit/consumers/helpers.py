@@ -10,8 +10,7 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from afterturn.model import Channel, Conversation, Direction, Message, Role, Stamp, StoredStamp
-from afterturn.reactions.registry import Handler
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

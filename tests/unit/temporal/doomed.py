@@ -8,11 +8,10 @@ from pathlib import Path
 
 from afterturn.clock import system_clock
 from afterturn.model import Stamp
-from afterturn.reactions.registry import Registry
+from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.run import EffectsPolicy
-from afterturn.reactions.temporal.client import Address, Connection
+from afterturn.reactions.temporal.engine import Address, Connection
 from afterturn.reactions.temporal.runner import TemporalRunner
-from afterturn.reactions.window import ReactionContext, TurnWindow
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 

@@ -23,8 +23,7 @@ from afterturn.event import read_event
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.client import Address, Connection
-from afterturn.reactions.temporal.engine import TemporalEngine
+from afterturn.reactions.temporal.engine import Address, Connection, TemporalEngine
 from afterturn.sqlite.database import Database
 
 

@@ -20,10 +20,10 @@ from tests.unit.temporal.house import LATER, NOW, House, Houses, eventually
 
 from afterturn.clock import system_clock
 from afterturn.reactions.port import Signal
+from afterturn.reactions.registry import ReactionContext, TurnWindow
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import SignalPayload
-from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN, WorkflowState
-from afterturn.reactions.window import ReactionContext, TurnWindow
+from afterturn.reactions.temporal.protocol import SignalPayload, WorkflowState
+from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
 
 ODD: list[tuple[str, list[Any]]] = [
     (protocol.TURN_SETTLED, [{"seq": "x"}]),

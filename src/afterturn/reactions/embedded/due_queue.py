@@ -34,25 +34,25 @@ class ClaimedReaction:
     crashes: int
 
 
-def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, now: datetime) -> None:
-    key = (given.consumer, given.conversation_id)
+def signal(connection: sqlite3.Connection, turn: Signal, debounce: Debounce, now: datetime) -> None:
+    key = (turn.consumer, turn.conversation_id)
     row = connection.execute(
         "SELECT newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, crashes, failed "
         "FROM reactions WHERE consumer = ? AND conversation_id = ?",
         key,
     ).fetchone()
     if row is None:
-        pending = debounce.signal(None, now, immediate=given.immediate)
+        pending = debounce.signal(None, now, immediate=turn.immediate)
         connection.execute(
             "INSERT INTO reactions (consumer, conversation_id, newest, first_at, last_at, immediate, due_at) "
             "VALUES (?,?,?,?,?,?,?)",
-            (*key, to_text(given.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
+            (*key, to_text(turn.occurred_at), *_columns(pending), to_text(debounce.due_at(pending))),
         )
         return
     newest, first_at, last_at, immediate, due_at, retry_at, lease, attempts, crashes, failed = row
-    if failed and to_text(given.occurred_at) <= newest and _has_failed(connection, given):
+    if failed and to_text(turn.occurred_at) <= newest and _has_failed(connection, turn):
         return
-    pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=given.immediate)
+    pending = debounce.signal(_pending(first_at, last_at, immediate), now, immediate=turn.immediate)
     if failed:
         attempts = crashes = 0
     if lease is None:
@@ -60,13 +60,13 @@ def signal(connection: sqlite3.Connection, given: Signal, debounce: Debounce, no
     connection.execute(
         "UPDATE reactions SET newest = max(newest, ?), first_at = ?, last_at = ?, immediate = ?, due_at = ?, "
         "attempts = ?, crashes = ?, failed = 0 WHERE consumer = ? AND conversation_id = ?",
-        (to_text(given.occurred_at), *_columns(pending), due_at, attempts, crashes, *key),
+        (to_text(turn.occurred_at), *_columns(pending), due_at, attempts, crashes, *key),
     )
 
 
-def _has_failed(connection: sqlite3.Connection, given: Signal) -> bool:
-    """What the ledger says: a replay takes the failure off it, and then asks for the same turn again."""
-    return stamps.failed_through(connection, given.conversation_id, given.consumer) is not None
+def _has_failed(connection: sqlite3.Connection, turn: Signal) -> bool:
+    """Whether the ledger still records a failure: a replay clears it, and then asks for the same turn again."""
+    return stamps.failed_through(connection, turn.conversation_id, turn.consumer) is not None
 
 
 _DUE = "consumer = :consumer AND failed = 0 AND due_at <= :now"
@@ -101,14 +101,14 @@ def claim(
     """
     values = {"consumer": consumer, "now": to_text(now), "limit": limit}
     due = _EAGERLY_DUE if eager else _DUE
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT conversation_id, attempts, crashes, due_at, lease FROM reactions WHERE {due} ORDER BY due_at "
         "LIMIT :limit",
         values,
     ).fetchall()
     claimed = []
-    for conversation_id, attempts, crashes, due_at, lost in found:
-        wait = crash_backoff(crashes) if lost is not None else None
+    for conversation_id, attempts, crashes, due_at, previous_lease in rows:
+        wait = crash_backoff(crashes) if previous_lease is not None else None
         if wait:
             connection.execute(
                 "UPDATE reactions SET lease = NULL, due_at = ?, retry_at = ? WHERE consumer = ? AND "
@@ -130,16 +130,16 @@ def extend(connection: sqlite3.Connection, held: Sequence[ClaimedReaction], unti
     """Renew leases, those that were not lost."""
     connection.executemany(
         "UPDATE reactions SET due_at = ? WHERE consumer = ? AND conversation_id = ? AND lease = ?",
-        [(to_text(until), one.consumer, one.conversation_id, one.lease) for one in held],
+        [(to_text(until), reaction.consumer, reaction.conversation_id, reaction.lease) for reaction in held],
     )
 
 
-def give_back(connection: sqlite3.Connection, given: Sequence[ClaimedReaction], now: datetime) -> None:
+def give_back(connection: sqlite3.Connection, cut: Sequence[ClaimedReaction], now: datetime) -> None:
     """Undo claims whose runs were cut off by a shutdown: due at once for whoever comes next."""
     connection.executemany(
         "UPDATE reactions SET lease = NULL, due_at = ?, crashes = max(crashes - 1, 0) "
         "WHERE consumer = ? AND conversation_id = ? AND lease = ?",
-        [(to_text(now), one.consumer, one.conversation_id, one.lease) for one in given],
+        [(to_text(now), reaction.consumer, reaction.conversation_id, reaction.lease) for reaction in cut],
     )
 
 

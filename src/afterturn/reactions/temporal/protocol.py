@@ -1,16 +1,16 @@
-"""What goes over Temporal: names, and payloads of ids, enums, counters and times. Knows no Temporal, and is pure.
+"""What goes over Temporal (names, and payloads of ids, enums, counters and times), and a workflow's state.
 
-JSON, camelCase in what other languages may send (signals), so that anybody can signal a reaction.
+Pure, without Temporal. JSON, camelCase in what other languages may send (signals), so that any client can signal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from afterturn.clock import parse_time, to_text
-from afterturn.reactions.debounce import Debounce
+from afterturn.reactions.debounce import Debounce, Pending
 from afterturn.reactions.registry import Consumer
 
 REACTION = "afterturn-reaction"
@@ -22,12 +22,12 @@ FLUSH = "flush"
 """Signals of a reaction. ``flush``: quiet periods count as over, back-offs do not."""
 
 STATUS = "status"
-"""A query of a reaction: its :class:`progress.Progress`."""
+"""A query of a reaction: its :class:`WorkflowState`."""
 
 REACT = "afterturn-react"
 GIVE_UP = "afterturn-give-up"
 STAMP = "afterturn-stamp"
-"""Activity types. ``afterturn-stamp`` is for foreign workflows that stand in the ledger; see ``registry.Foreign``."""
+"""Activity types. ``afterturn-stamp`` is for foreign workflows in the ledger: ``registry.ForeignWorkflow``."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -92,17 +92,17 @@ class SignalPayload:
     immediate: bool = False
 
 
-def write_signal(told: SignalPayload) -> dict[str, Any]:
-    terms = told.policy
+def write_signal(payload: SignalPayload) -> dict[str, Any]:
+    policy = payload.policy
     written: dict[str, Any] = {
-        "quietMs": terms.quiet_ms,
-        "maxWaitMs": terms.max_wait_ms,
-        "attempts": terms.attempts,
-        "timeoutMs": terms.timeout_ms,
-        "leaseMs": terms.lease_ms,
+        "quietMs": policy.quiet_ms,
+        "maxWaitMs": policy.max_wait_ms,
+        "attempts": policy.attempts,
+        "timeoutMs": policy.timeout_ms,
+        "leaseMs": policy.lease_ms,
     }
-    if told.occurred_at is not None:
-        written |= {"occurredAt": to_text(told.occurred_at), "immediate": told.immediate}
+    if payload.occurred_at is not None:
+        written |= {"occurredAt": to_text(payload.occurred_at), "immediate": payload.immediate}
     return written
 
 
@@ -113,7 +113,7 @@ def read_signal(value: object, *, of_a_turn: bool) -> SignalPayload:
     """
     if not isinstance(value, dict):
         raise ValueError("is not an object")
-    terms = ReactionPolicy(
+    policy = ReactionPolicy(
         quiet_ms=_count(value, "quietMs", least=0),
         max_wait_ms=_count(value, "maxWaitMs", least=0),
         attempts=_count(value, "attempts", least=1),
@@ -121,14 +121,14 @@ def read_signal(value: object, *, of_a_turn: bool) -> SignalPayload:
         lease_ms=_count(value, "leaseMs", least=1),
     )
     if not of_a_turn:
-        return SignalPayload(terms)
+        return SignalPayload(policy)
     at, immediate = value.get("occurredAt"), value.get("immediate", False)
     if not isinstance(at, str):
         raise ValueError("occurredAt is missing or is no text")
     if not isinstance(immediate, bool):
         raise ValueError("immediate is neither true nor false")
     try:
-        return SignalPayload(terms, occurred_at=parse_time(at), immediate=immediate)
+        return SignalPayload(policy, occurred_at=parse_time(at), immediate=immediate)
     except ValueError as error:
         raise ValueError(f"occurredAt {error}") from None
 
@@ -138,10 +138,10 @@ _MOST = 10 * 365 * 24 * 3600 * 1000
 
 
 def _count(value: dict[Any, Any], key: str, *, least: int) -> int:
-    found = value.get(key)
-    if type(found) is not int or not least <= found <= _MOST:
+    count = value.get(key)
+    if type(count) is not int or not least <= count <= _MOST:
         raise ValueError(f"{key} is not a whole number from {least} to {_MOST}")
-    return found
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended. ``through`` and ``error`` are set where the consumer failed; the error is told by its kind."""
+    """How a run ended. ``through`` and ``error`` are set where the consumer failed; ``error`` is its kind."""
 
     outcome: str
     through: str | None = None
@@ -186,3 +186,78 @@ class ReactionSummary:
     signals: int
     rejects: int
     failed: bool
+
+
+@dataclass(slots=True)
+class WorkflowState:
+    """The state of a reaction workflow: constant in size, carried through continue-as-new.
+
+    It follows the rules of the embedded engine's table (``embedded.due_queue``), for one row. ``pending``: turns that
+    wait for a run; a run takes them, so those that are pending when it ends have arrived meanwhile.
+
+    ``due_at``: when to run next, an absolute time; None while a run is on, and where nothing waits. ``attempts``: runs
+    that failed since the last success. ``signals``, ``rejects`` and ``runs`` are totals.
+    """
+
+    policy: ReactionPolicy | None = None
+    newest: datetime | None = None
+    pending: Pending | None = None
+    due_at: datetime | None = None
+    attempts: int = 0
+    running: bool = False
+    failed: bool = False
+    signals: int = 0
+    rejects: int = 0
+    runs: int = 0
+
+    def turn(self, payload: SignalPayload, now: datetime) -> None:
+        """One more turn waits. A back-off is not hurried by it."""
+        self.policy = payload.policy
+        self.failed = False
+        if payload.occurred_at is not None:
+            self.newest = payload.occurred_at if self.newest is None else max(self.newest, payload.occurred_at)
+        debounce = payload.policy.debounce
+        self.pending = debounce.signal(self.pending, now, immediate=payload.immediate)
+        if not self.running:
+            due_at = debounce.due_at(self.pending)
+            self.due_at = max(due_at, self.due_at) if self.attempts and self.due_at is not None else due_at
+
+    def retry(self, payload: SignalPayload, now: datetime) -> None:
+        """Due now, with fresh attempts."""
+        self.policy = payload.policy
+        self.failed = False
+        self.attempts = 0
+        first_at = now if self.pending is None else self.pending.first_at
+        self.pending = Pending(first_at=first_at, last_at=now, immediate=True)
+        if not self.running:
+            self.due_at = now
+
+    def flush(self, now: datetime) -> None:
+        """The quiet period counts as over; a back-off does not."""
+        if self.pending is None or self.attempts:
+            return
+        self.pending = replace(self.pending, immediate=True)
+        if not self.running and self.due_at is not None:
+            self.due_at = min(self.due_at, now)
+
+    def begin(self) -> int:
+        """Take what waits into a run; returns the number of the attempt."""
+        self.pending = None
+        self.due_at = None
+        self.running = True
+        self.runs += 1
+        return self.attempts + 1
+
+    def end(self) -> None:
+        """The run is over: what arrived meanwhile is debounced, with attempts of its own."""
+        self.running = False
+        self.attempts = 0
+        self.due_at = None
+        if self.pending is not None and self.policy is not None:
+            self.due_at = self.policy.debounce.due_at(self.pending)
+
+    def retry_later(self, until: datetime, attempts: int) -> None:
+        """The run is to be repeated."""
+        self.running = False
+        self.attempts = attempts
+        self.due_at = until

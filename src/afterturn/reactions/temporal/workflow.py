@@ -1,11 +1,12 @@
 """The reaction workflow: one for each lane, consumer and conversation. It waits, runs the consumer, and closes.
 
-It closes as soon as nothing waits, also after a failure: the store knows the failure, and the next signal starts a new
-run. So what Temporal holds is bounded by the reactions that wait.
+It closes as soon as nothing waits, also after a failure: the store records the failure, and the next signal starts a
+new run. So the number of open workflows is bounded by the number of waiting reactions.
 
-Rules of this file, because an error here would stop a conversation for ever: what a handler is given is raw and may be
-anything; state is made in ``__init__``, for with signalWithStart the handlers run before ``run``; whatever is awaited,
-what waits is looked at again afterwards.
+An error in this file would stop a conversation permanently, so: handlers take raw payloads, which may hold anything;
+state is made in ``__init__``, because with signalWithStart the handlers run before ``run``; after every await the
+pending turns are read again. Temporal's sandbox loads this file anew for each workflow, so everything that can be
+passed through is in ``protocol``.
 """
 
 from __future__ import annotations
@@ -14,89 +15,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
-
-from afterturn.reactions.debounce import Pending
-from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload
-
-
-@dataclass(slots=True)
-class WorkflowState:
-    """``pending``: turns that wait for a run; a run takes them, so what is there when it ends has arrived meanwhile.
-
-    ``due_at``: when to run next, an absolute time; None while a run is on, and where nothing waits. ``attempts``: runs
-    that failed since the last one that did not. ``signals``, ``rejects`` and ``runs`` count for ever.
-    """
-
-    policy: ReactionPolicy | None = None
-    newest: datetime | None = None
-    pending: Pending | None = None
-    due_at: datetime | None = None
-    attempts: int = 0
-    running: bool = False
-    failed: bool = False
-    signals: int = 0
-    rejects: int = 0
-    runs: int = 0
-
-    def turn(self, told: SignalPayload, now: datetime) -> None:
-        """One more turn waits. A back-off is not hurried by it."""
-        self.policy = told.policy
-        self.failed = False
-        if told.occurred_at is not None:
-            self.newest = told.occurred_at if self.newest is None else max(self.newest, told.occurred_at)
-        debounce = told.policy.debounce
-        self.pending = debounce.signal(self.pending, now, immediate=told.immediate)
-        if not self.running:
-            own = debounce.due_at(self.pending)
-            self.due_at = max(own, self.due_at) if self.attempts and self.due_at is not None else own
-
-    def retry(self, told: SignalPayload, now: datetime) -> None:
-        """Due now, with fresh attempts."""
-        self.policy = told.policy
-        self.failed = False
-        self.attempts = 0
-        first_at = now if self.pending is None else self.pending.first_at
-        self.pending = Pending(first_at=first_at, last_at=now, immediate=True)
-        if not self.running:
-            self.due_at = now
-
-    def flush(self, now: datetime) -> None:
-        """The quiet period counts as over; a back-off does not."""
-        if self.pending is None or self.attempts:
-            return
-        self.pending = replace(self.pending, immediate=True)
-        if not self.running and self.due_at is not None:
-            self.due_at = min(self.due_at, now)
-
-    def begin(self) -> int:
-        """Take what waits into a run; returns the number of the attempt."""
-        self.pending = None
-        self.due_at = None
-        self.running = True
-        self.runs += 1
-        return self.attempts + 1
-
-    def end(self) -> None:
-        """The run is over: what arrived meanwhile is debounced, with attempts of its own."""
-        self.running = False
-        self.attempts = 0
-        self.due_at = None
-        if self.pending is not None and self.policy is not None:
-            self.due_at = self.policy.debounce.due_at(self.pending)
-
-    def retry_later(self, until: datetime, attempts: int) -> None:
-        """The run is to be repeated."""
-        self.running = False
-        self.attempts = attempts
-        self.due_at = until
-
 
 with workflow.unsafe.imports_passed_through():
     from afterturn import telemetry
@@ -108,8 +32,8 @@ with workflow.unsafe.imports_passed_through():
         ReactionSummary,
         RunRequest,
         RunResult,
+        WorkflowState,
     )
-    from afterturn.reactions.temporal.workflow import WorkflowState
 
 SIGNALS_A_RUN = 500
 """Then the workflow continues as new. Temporal takes 10,000 signals a run."""
@@ -117,57 +41,57 @@ EVENTS_A_RUN = 4_000
 """The same for history events: Temporal warns at 10,240 and ends a run at 51,200."""
 
 _RECORDING = timedelta(seconds=60)
-"""What a run may take besides its consumer: the window is read, the stamp written."""
+"""Time of a run besides its consumer: reading the window, writing the stamp."""
 _LONGEST = timedelta(minutes=15)
-"""How long Temporal repeats a run by itself. Then the workflow has its turn: signals meanwhile may fill the history."""
+"""How long Temporal repeats a run. Then the workflow goes on, because signals meanwhile may fill the history."""
 _REPEATS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
-"""For what is no failure of the consumer: its worker died or does not know it, or the store does not answer."""
+"""For errors other than the consumer's: the worker died or lacks the consumer, or the store does not answer."""
 
 _NOTHING = RawValue(Payload())
 
 
 @workflow.defn(name=protocol.REACTION)
 class ReactionWorkflow:
-    """See the module. ``carried`` is the :class:`Progress` of the run before, where there was one."""
+    """See the module. ``carried``: the :class:`WorkflowState` of the run before, if this one continues it."""
 
     @workflow.init
     def __init__(self, carried: RawValue = _NOTHING) -> None:
-        self._progress = WorkflowState()
+        self._state = WorkflowState()
         self._signals = 0
         self._consumer, self._conversation_id = protocol.read_id(workflow.info().workflow_id)
         if carried is not _NOTHING:
             try:
-                self._progress = workflow.payload_converter().from_payload(carried.payload, WorkflowState)
+                self._state = workflow.payload_converter().from_payload(carried.payload, WorkflowState)
             except Exception as error:
                 self._reject("start", error)
 
     @workflow.run
     async def run(self, carried: RawValue = _NOTHING) -> ReactionSummary:
-        progress = self._progress
-        while (due_at := progress.due_at) is not None and progress.policy is not None:
+        state = self._state
+        while (due_at := state.due_at) is not None and state.policy is not None:
             if self._full():
-                workflow.continue_as_new(progress)
+                workflow.continue_as_new(state)
             wait = due_at - workflow.now()
             if wait > timedelta(0):
                 await self._wait(due_at, wait)
             else:
-                await self._react(progress.policy)
-        return ReactionSummary(progress.runs, progress.signals, progress.rejects, progress.failed)
+                await self._react(state.policy)
+        return ReactionSummary(state.runs, state.signals, state.rejects, state.failed)
 
     @workflow.signal(dynamic=True)
-    def take(self, name: str, given: Sequence[RawValue]) -> None:
-        """Any signal with any payload. What is none of ours is counted, and the next one is as good as ever."""
+    def take(self, name: str, payloads: Sequence[RawValue]) -> None:
+        """Any signal with any payload. Unknown and invalid ones are counted, and change nothing else."""
         self._signals += 1
-        self._progress.signals += 1
+        self._state.signals += 1
         try:
-            value: object = workflow.payload_converter().from_payload(given[0].payload)
+            value: object = workflow.payload_converter().from_payload(payloads[0].payload)
             now = workflow.now()
             if name == protocol.TURN_SETTLED:
-                self._progress.turn(protocol.read_signal(value, of_a_turn=True), now)
+                self._state.turn(protocol.read_signal(value, of_a_turn=True), now)
             elif name == protocol.RETRY:
-                self._progress.retry(protocol.read_signal(value, of_a_turn=False), now)
+                self._state.retry(protocol.read_signal(value, of_a_turn=False), now)
             elif name == protocol.FLUSH:
-                self._progress.flush(now)
+                self._state.flush(now)
             else:
                 raise LookupError
         except Exception as error:
@@ -175,46 +99,46 @@ class ReactionWorkflow:
 
     @workflow.query(name=protocol.STATUS)
     def status(self) -> WorkflowState:
-        """Ids are in the workflow's own id; the rest is here."""
-        return self._progress
+        """Without ids, which are in the workflow's id."""
+        return self._state
 
     async def _wait(self, due_at: datetime, wait: timedelta) -> None:
-        """Until due, or until it is due sooner. A turn that puts it off leaves the timer alone, and its history."""
+        """Wait until due, or until something is due sooner. A turn that delays the run adds no timer to the history."""
 
         def sooner() -> bool:
-            return self._progress.due_at is None or self._progress.due_at < due_at or self._full()
+            return self._state.due_at is None or self._state.due_at < due_at or self._full()
 
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(sooner, timeout=wait)
 
-    async def _react(self, terms: ReactionPolicy) -> None:
-        """One run. A turn that arrives while this awaits anything finds the run going on, and waits for the next."""
-        progress = self._progress
-        attempt = progress.begin()
+    async def _react(self, policy: ReactionPolicy) -> None:
+        """One run. A turn that arrives during it waits for the next run."""
+        state = self._state
+        attempt = state.begin()
         try:
-            reacted = await workflow.execute_activity(
+            result = await workflow.execute_activity(
                 protocol.REACT,
                 RunRequest(self._consumer, self._conversation_id, attempt),
                 result_type=RunResult,
-                start_to_close_timeout=terms.timeout + _RECORDING,
-                schedule_to_close_timeout=max(_LONGEST, 2 * (terms.timeout + _RECORDING)),
-                heartbeat_timeout=terms.lease,
+                start_to_close_timeout=policy.timeout + _RECORDING,
+                schedule_to_close_timeout=max(_LONGEST, 2 * (policy.timeout + _RECORDING)),
+                heartbeat_timeout=policy.lease,
                 retry_policy=_REPEATS,
                 summary=self._consumer,
             )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            progress.retry_later(self._later(attempt), progress.attempts)
+            state.retry_later(self._retry_at(attempt), state.attempts)
             return
-        if reacted.outcome != protocol.FAILED or reacted.through is None:
-            progress.end()
-        elif attempt < terms.attempts:
-            progress.retry_later(self._later(attempt), attempt)
-        elif progress.pending is not None:
-            progress.end()
+        if result.outcome != protocol.FAILED or result.through is None:
+            state.end()
+        elif attempt < policy.attempts:
+            state.retry_later(self._retry_at(attempt), attempt)
+        elif state.pending is not None:
+            state.end()
         else:
-            await self._give_up(reacted.through, reacted.error or "")
+            await self._give_up(result.through, result.error or "")
 
     async def _give_up(self, through: str, error: str) -> None:
         await workflow.execute_activity(
@@ -224,10 +148,10 @@ class ReactionWorkflow:
             retry_policy=_REPEATS,
             summary=self._consumer,
         )
-        self._progress.failed = self._progress.pending is None
-        self._progress.end()
+        self._state.failed = self._state.pending is None
+        self._state.end()
 
-    def _later(self, attempt: int) -> datetime:
+    def _retry_at(self, attempt: int) -> datetime:
         return workflow.now() + retry_delay(attempt, workflow.random())
 
     def _full(self) -> bool:
@@ -239,8 +163,8 @@ class ReactionWorkflow:
         )
 
     def _reject(self, name: str, error: Exception) -> None:
-        """Only the kind of the error is told: names and payloads of strangers may hold anything."""
-        self._progress.rejects += 1
+        """Count and log an invalid signal; only the kind of its error, because names and payloads may hold content."""
+        self._state.rejects += 1
         if not workflow.unsafe.is_replaying():
             telemetry.log(
                 "signal_rejected",
