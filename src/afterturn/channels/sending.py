@@ -58,7 +58,7 @@ class OutboundMessage:
 
     def __repr__(self) -> str:
         """Holds no content."""
-        return f"Outgoing({self.channel}, message_id={self.message_id!r}, part={self.part})"
+        return f"OutboundMessage({self.channel}, message_id={self.message_id!r}, part={self.part})"
 
 
 @dataclass(frozen=True, slots=True)

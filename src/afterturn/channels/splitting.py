@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+from afterturn.channels.sending import Reason, Undeliverable
 
 Width = Callable[[str], int]
 """How much of the limit a character takes."""
@@ -45,6 +47,16 @@ def split(text: str, limit: int, width: Width = utf16_width) -> tuple[str, ...]:
         pieces.append(text[start:end])
         start = end
     return tuple(pieces)
+
+
+def split_to_send(text: str, limit: int, width: Width, *, max_parts: int, provider: str) -> tuple[str, ...]:
+    """The pieces that hold more than space: no channel sends the others. Raises Undeliverable for too many."""
+    pieces: tuple[str, ...] = ()
+    if len(text) <= limit * max_parts:  # bounded before the work begins
+        pieces = tuple(piece for piece in split(text, limit, width) if piece.strip())
+    if len(text) > limit * max_parts or len(pieces) > max_parts:
+        raise Undeliverable(provider, Reason.TOO_LONG)
+    return pieces
 
 
 def _reach(text: str, start: int, limit: int, width: Width) -> int:
@@ -140,8 +152,3 @@ def _spans(text: str) -> list[tuple[int, int]]:
 
 def _inside(at: int, spans: list[tuple[int, int]]) -> bool:
     return any(start < at < end for start, end in spans)
-
-
-def non_blank(pieces: tuple[str, ...]) -> Iterator[str]:
-    """Those that hold more than space: no channel sends the others."""
-    return (piece for piece in pieces if piece.strip())

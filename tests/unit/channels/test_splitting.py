@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterturn.channels.splitting import GSM_EXTENSION, non_blank, sms_width, split, utf16_width
+from afterturn.channels.splitting import GSM_EXTENSION, sms_width, split, split_to_send, utf16_width
 
 SEEN = [
     *("a", "Ä", "ß", "7", ".", "?", "{", "€", "字", "。", "ж", "ש"),
@@ -92,7 +92,8 @@ def test_an_address_longer_than_a_piece_is_cut_as_nothing_else_can_be_done() -> 
 
 
 def test_blank_pieces_are_not_sent_and_text_within_the_limit_stays_whole() -> None:
-    assert list(non_blank(split("a" + " " * 30, 10))) == ["a" + " " * 9]
+    pieces = split_to_send("a" + " " * 30, 10, utf16_width, max_parts=4, provider="telegram")
+    assert pieces == ("a" + " " * 9,)
     assert split("", 10) == ()
     assert split("Good morning.\n\nBye.", 100) == ("Good morning.\n\nBye.",)
 

@@ -38,7 +38,7 @@ SELECT = (
     "subject,body,uniqueBody,bodyPreview,from,sender,replyTo,toRecipients,ccRecipients,receivedDateTime,sentDateTime,"
     "internetMessageId,internetMessageHeaders,conversationId,isDraft,hasAttachments"
 )
-"""What has to be asked for: Graph leaves out ``uniqueBody`` and the headers unless they are named."""
+"""Fields to request: Graph omits ``uniqueBody`` and the headers by default."""
 EXPAND = "attachments($select=id,name,contentType)"
 
 _GONE = (404, 410)
@@ -50,7 +50,7 @@ _SAFE = "=()'@,-_.~"
 
 
 Mailbox = Callable[[str], Awaitable[str | None]]
-"""The mailbox of a subscription; None where it is none of ours."""
+"""The mailbox of a subscription; None if it is not ours."""
 
 
 class GraphFetcher:
@@ -84,7 +84,7 @@ class GraphFetcher:
             if mailbox is None:
                 telemetry.log("mailbox_refused", level=logging.WARNING, stage="graph")
                 return Ignored("foreign-mailbox")
-            # Whosever mailbox the notification names: a mail that is not in ours is not found.
+            # Read from our mailbox, whichever one the notification names.
             quoted = _QUOTED.fullmatch(steps[-1])
             steps = ["users", mailbox, "messages", quoted[1] if quoted else steps[-1]]
         query = urlencode(
@@ -185,7 +185,7 @@ def _parse_message(message: dict[str, object]) -> ReceivedMail:
 
 
 def _headers(listed: object) -> MailMessage:
-    """As if they stood in a mail, so that they are read as a mail's."""
+    """The headers as a mail has them, so that they are parsed alike."""
     mail = MailMessage()
     for item in listed[:MAX_HEADERS] if isinstance(listed, list) else []:
         name, value = clean_string(get_path(item, "name")), clean_string(get_path(item, "value"))

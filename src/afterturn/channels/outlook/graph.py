@@ -1,6 +1,6 @@
-"""Calls to Microsoft Graph in the name of an application: https://learn.microsoft.com/graph/auth-v2-service.
+"""Calls to Microsoft Graph as an application: https://learn.microsoft.com/graph/auth-v2-service.
 
-One token serves until it expires; one that Graph no longer takes is renewed once.
+A token is used until it expires; one that Graph refuses is renewed once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _IMMUTABLE = {"prefer": 'IdType="ImmutableId"'}
 
 
 class GraphClient:
-    """``tenant``: its id or a domain of it; ``api``, ``login``: other than the world's for national clouds."""
+    """``tenant``: its id or one of its domains; ``api``, ``login``: base URLs, which differ in national clouds."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class GraphClient:
         return Uncertain("graph", Reason.RESPONSE_UNREADABLE, code)
 
     async def _current(self, refused: str | None) -> str:
-        """A token other than the refused one."""
+        """A valid token other than the refused one."""
         async with self._renewing:
             if self._token and self._token[0] != refused and self.clock() < self._token[1]:
                 return self._token[0]

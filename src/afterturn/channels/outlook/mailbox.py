@@ -1,4 +1,4 @@
-"""Mailboxes in Outlook: subscriptions to them, and which mail has come into one.
+"""Mailboxes in Outlook: their subscriptions and lists of received mail.
 
 https://learn.microsoft.com/graph/api/subscription-post-subscriptions and .../api/user-list-messages. Identifiers are
 immutable ones (https://learn.microsoft.com/graph/outlook-immutable-id): a mail that a rule moves is still found.
@@ -34,7 +34,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class MailboxEntry:
-    """A mail that is in a mailbox. ``name``: as the webhooks calls it, ``""`` where it has no name of its own."""
+    """A mail in a mailbox. ``name``: its Message-ID as the webhook reports it, ``""`` if it has none."""
 
     id: str
     at: datetime
@@ -44,20 +44,20 @@ class MailboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class MailPage:
-    """``more``: there is mail beyond."""
+    """``more``: there are further mails."""
 
     mails: Sequence[MailboxEntry]
     more: bool
 
 
 class GraphMailboxes:
-    """Raises TryLater for what cannot be done now, whatever the reason: somebody may put it right."""
+    """Raises TryLater for every failure: its cause may be corrected."""
 
     def __init__(self, graph: GraphClient) -> None:
         self._graph = graph
 
     async def subscribe(self, mailbox: str, *, url: str, client_state: str) -> Subscription:
-        """Be told of new mail, and of the subscription's own trouble, at ``url``; Graph calls it before it answers."""
+        """Subscribe ``url`` to new mail and lifecycle events. Graph calls it before it responds."""
         until = self._graph.clock() + LIFETIME
         body = {
             "changeType": "created",
@@ -73,7 +73,7 @@ class GraphMailboxes:
         return _subscription(response, until)
 
     async def renew(self, subscription: str) -> Subscription | None:
-        """Prolong it, which also shows Graph that we still may; None where it is no more."""
+        """Extend a subscription, which also reauthorizes it; None if it no longer exists."""
         until = self._graph.clock() + LIFETIME
         response = await self._call("PATCH", _path(subscription), {"expirationDateTime": _time(until)})
         if response.status in _GONE:
@@ -88,10 +88,10 @@ class GraphMailboxes:
             raise self._failure(response)
 
     async def received(self, mailbox: str, since: datetime) -> MailPage:
-        """The first mails from ``since`` on, by the time of receipt, oldest first, whatever their folder.
+        """The first mails received since a time, oldest first, from all folders.
 
-        Asked for by time and not by Graph's own next page, which counts rows: one that is deleted meanwhile would make
-        it pass over another.
+        Pages are requested by time: Graph's own next page counts rows, and would skip one if another was deleted
+        meanwhile.
         """
         query = urlencode(
             {

@@ -1,8 +1,8 @@
 """Mail through Outlook, by Microsoft Graph: https://learn.microsoft.com/graph/outlook-send-mime-message.
 
-The mail becomes a draft and the draft is sent. So its ``Message-ID`` is known, by which a later answer names it, and
-only the second request can leave us uncertain: a draft that nobody knows of has been sent to nobody. It takes the
-permissions ``Mail.ReadWrite`` and ``Mail.Send``. The mail is written here, as Graph lets no other say what it answers.
+A draft is created, then sent. So its ``Message-ID``, by which replies refer to it, is known, and only the second
+request can have an uncertain outcome. Needs the permissions ``Mail.ReadWrite`` and ``Mail.Send``. The mail is composed
+here, because Graph sets ``In-Reply-To`` in no other way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from afterturn.channels.sending import (
 from afterturn.ids import legal_id
 
 MAX_RAW_BYTES = 2 * 2**20
-"""Graph takes 4 MB a request, and base64 makes a third more of it."""
+"""Graph accepts 4 MB in a request, and base64 adds a third."""
 
 
 class GraphSender:
@@ -58,7 +58,7 @@ class GraphSender:
         return SendReceipt(provider_id, self._graph.clock(), (provider_id,))
 
     async def _create_draft(self, messages: str, raw: bytes) -> tuple[str, str]:
-        """The draft's id and its Message-ID. Raises Undeliverable or TryLater: nobody has got anything yet."""
+        """The draft's id and its Message-ID. Raises Undeliverable or TryLater: nothing was sent yet."""
         response = await self._graph.call("POST", messages, body=base64.b64encode(raw), content_type="text/plain")
         if response.status != 201:
             raise self._failure(response, repeatable=True)

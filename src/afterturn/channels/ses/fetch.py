@@ -18,13 +18,13 @@ from afterturn.clock import Clock, parse_time
 
 CALL_S = 60.0
 REPLICATION_DELAY = timedelta(minutes=5)
-"""SES lays the mail down before it tells, and S3 shows it at once; a copy in another region comes later."""
+"""SES stores a mail before it notifies us, but a replica in another region comes later."""
 
 VERDICTS = ("spam", "virus", "spf", "dkim", "dmarc")
 
 _MISSING = frozenset({"NoSuchKey", "404", "NoSuchVersion"})
 _LOCKED_BY_CLIENT = "x-amz-key-v2"
-"""SES can encrypt a mail with a key of KMS before it lays it down; such a one cannot be read here."""
+"""SES can encrypt a mail with a KMS key before it stores it; such a mail cannot be read here."""
 _PIECE = 2**18
 
 
@@ -61,7 +61,7 @@ class S3MailFetcher:
         if not bucket or not key:
             return Ignored("bad-reference")
         if self._buckets is not None and bucket not in self._buckets:
-            # Told again, it may be allowed by then: a forgotten setting must not lose a tenant's mail.
+            # It is retried until somebody corrects the setting, so that no mail is lost.
             raise TryLater("s3", Reason.CONFIGURATION, "foreign-bucket", after=CONFIGURATION_PAUSE)
         try:
             async with asyncio.timeout(CALL_S):
@@ -94,7 +94,7 @@ class S3MailFetcher:
         return bytes(raw[: MAX_MAIL_BYTES + 1])
 
     def _missing(self, request: FetchRequest) -> Ignored:
-        """Raises TryLater while it may still come."""
+        """Raises TryLater while the mail may still arrive."""
         try:
             received = parse_time(request.reference.get("received_at", ""))
         except ValueError:

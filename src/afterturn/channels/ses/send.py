@@ -1,7 +1,7 @@
 """Mail through Amazon SES: https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html.
 
-The mail is written here, as only so it can say what it answers. SES puts a ``Message-ID`` and a ``Date`` of its own in
-place of ours; by that id a later answer names it.
+The mail is composed here, because only a raw mail can have ``In-Reply-To``. SES replaces its ``Message-ID`` and
+``Date``; replies refer to the new id.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from afterturn.errors import ConfigError
 from afterturn.ids import legal_id
 
 MAX_RAW_BYTES = 10 * 2**20
-"""Far below what SES takes, and far above what a text comes to."""
+"""Far below the limit of SES, and far above the size of a text."""
 CALL_S = 30.0
 QUOTA_PAUSE = timedelta(hours=1)
 
@@ -75,7 +75,7 @@ _NOT_SENT = {
 
 @asynccontextmanager
 async def open_ses(access: Access, session: Any = None) -> AsyncIterator[Any]:
-    """A client that asks once: the driver's own retries would send a mail twice. Raises MissingExtra, StoreError."""
+    """A client without retries, which would send a mail twice. Raises MissingExtra, StoreError."""
     async with open_client("sesv2", replace(access, attempts=1), session) as client:
         yield client
 
@@ -135,7 +135,7 @@ async def _call(call: Awaitable[Any], clock: Clock) -> Any:
 
 
 def _failure(error: Exception, now: datetime) -> SendFailed | None:
-    """None for what is an error of ours. Texts of SES may hold addresses, so none is passed on."""
+    """The failure that an error means; None for a bug of ours. SES's texts may hold addresses, so none is used."""
     code = code_of(error)
     if code is None:
         return _driver_failure(error)

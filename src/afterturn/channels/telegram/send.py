@@ -25,7 +25,7 @@ from afterturn.channels.sending import (
     Undeliverable,
     text_with_links,
 )
-from afterturn.channels.splitting import non_blank, split, utf16_width
+from afterturn.channels.splitting import split_to_send, utf16_width
 from afterturn.channels.types import ThreadMigrated
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
@@ -62,13 +62,9 @@ class TelegramSender:
 
     def parts(self, message: OutboundMessage) -> tuple[OutboundMessage, ...]:
         text = clean_string(text_with_links(message, "telegram"))
-        if len(text) > MAX_TEXT * MAX_PARTS:
-            raise Undeliverable("telegram", Reason.TOO_LONG)
-        texts = tuple(non_blank(split(text, MAX_TEXT, utf16_width)))
+        texts = split_to_send(text, MAX_TEXT, utf16_width, max_parts=MAX_PARTS, provider="telegram")
         if not texts:
             raise Undeliverable("telegram", Reason.EMPTY)
-        if len(texts) > MAX_PARTS:
-            raise Undeliverable("telegram", Reason.TOO_LONG)
         return tuple(replace(message, text=piece, attachments=(), part=number) for number, piece in enumerate(texts))
 
     async def send(self, part: OutboundMessage) -> SendReceipt:

@@ -27,7 +27,7 @@ from afterturn.channels.sending import (
     Undeliverable,
     public_attachments,
 )
-from afterturn.channels.splitting import non_blank, sms_width, split
+from afterturn.channels.splitting import sms_width, split_to_send
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
 from afterturn.ids import legal_id, normalise
@@ -107,11 +107,7 @@ class TwilioSender:
         """Attachments go with the first text; by WhatsApp each one is a message after the texts."""
         files = public_attachments(message, "twilio")
         text = clean_string(message.text)
-        if len(text) > MAX_TEXT * MAX_PARTS:
-            raise Undeliverable("twilio", Reason.TOO_LONG)
-        texts = list(non_blank(split(text, MAX_TEXT, sms_width)))
-        if len(texts) > MAX_PARTS:
-            raise Undeliverable("twilio", Reason.TOO_LONG)
+        texts = split_to_send(text, MAX_TEXT, sms_width, max_parts=MAX_PARTS, provider="twilio")
         if len(files) > MAX_MEDIA:
             raise Undeliverable("twilio", Reason.BAD_ATTACHMENT)
         parts: list[OutboundMessage]

@@ -1,10 +1,10 @@
-"""Calls: what the reports of all voice providers have in common.
+"""Calls: the common part of the reports of all voice providers.
 
-A conversation is one caller's, ``voice:+15158226442``; where no number tells who called (a call from a web page, a
-withheld number) it is the call's own, ``voice:<call id>``. States are Twilio's words.
+A conversation belongs to one caller, ``voice:+15158226442``; without a number (a call from a web page, a withheld
+number) it belongs to the call, ``voice:<call id>``. States are Twilio's.
 
-Only what caller and agent said becomes utterances: instructions of the model, tools and their results do not. An
-utterance's id is made of the call's and its own time, or else its place, so that it is the same at each delivery.
+Only words of caller and agent become utterances, not instructions of the model, tools and their results. An
+utterance's id consists of the call's id and its time or position, so that it is the same in each delivery.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIDES = {
     "bot": (Direction.OUTBOUND, Role.AGENT),
     "transfer_target": (Direction.OUTBOUND, Role.OPERATOR),
 }
-"""Who speaks; whoever is not named here (system, developer, tool …) says nothing to anybody."""
+"""Direction and role by speaker. Entries of other speakers (system, developer, tool …) are left out."""
 
 _WITHHELD = {"", "anonymous", "blocked", "private", "restricted", "unavailable", "unknown"} | {
     # The words above as Twilio dials them.
@@ -65,10 +65,10 @@ def call_event(
     request: WebhookRequest,
     is_final: bool = True,
 ) -> CallEvent:
-    """A call. ``customer``, ``account``: their number and ours; ``taker``: who of us takes calls where no number was
-    dialled; ``spoken_from``: when utterances without a time began.
+    """A call. ``customer``, ``account``: their number and ours; ``agent``: our id if no number was dialled;
+    ``started_at``: the time of utterances that have none.
 
-    A call whose id is missing is known by its request, so that at least a second delivery changes nothing.
+    A call without an id gets the digest of its request, so that at least a second delivery changes nothing.
     """
     known = legal_id("", call_id if isinstance(call_id, str) and call_id else digest(request.body.decode("latin-1")))
     facts = dict(extra or {})
@@ -91,7 +91,7 @@ def call_event(
 
 
 def has_speech(transcript: Iterable[TranscriptEntry]) -> bool:
-    """Is anything in it that caller or agent said?"""
+    """Whether caller or agent said anything."""
     return any(_side(entry) and clean_string(entry.text).strip() for entry in transcript)
 
 
@@ -119,7 +119,7 @@ def entries(value: object) -> list[dict[str, Any]]:
 
 
 def seconds_after(start: datetime | None, seconds: object) -> datetime | None:
-    """So long after the call began; None where either is not known or makes no sense."""
+    """The time so many seconds after the start; None if either is unknown or implausible."""
     if start is None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
     return start + timedelta(seconds=seconds) if 0 <= seconds <= 86_400 else None
