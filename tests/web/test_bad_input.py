@@ -32,8 +32,8 @@ from afterturn.web.webhooks import mount_webhooks
 
 Test = Callable[..., Awaitable[None]]
 
-CONCURRENCY = 2_000
-PATIENCE = 0.05
+MAX_BYTES = 2_000
+TIMEOUT_S = 0.05
 WRITES = {"idempotency-key": "k-1", "if-match": "*"}
 
 
@@ -45,11 +45,11 @@ def _all() -> list[Endpoint]:
 
 
 ALL = _all()
-CHANGING = [one for one in ALL if one.method not in READING]
-JSON = [one for one in CHANGING if one.kind == "json"]
-FORMS = [one for one in CHANGING if one.kind == "form"]
-HOOKS = [one for one in CHANGING if one.kind == "hook"]
-KNOWN = [one for one in ALL if one.known]
+CHANGING = [endpoint for endpoint in ALL if endpoint.method not in READING]
+JSON = [endpoint for endpoint in CHANGING if endpoint.kind == "json"]
+FORMS = [endpoint for endpoint in CHANGING if endpoint.kind == "form"]
+HOOKS = [endpoint for endpoint in CHANGING if endpoint.kind == "hook"]
+KNOWN = [endpoint for endpoint in ALL if endpoint.known]
 PAGED = [one for one in ALL if "cursor" in one.parameters]
 
 
@@ -76,7 +76,7 @@ def each(given: list[Endpoint]) -> Callable[[Test], Test]:
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(tmp_path, max_body_bytes=CONCURRENCY, body_timeout_s=PATIENCE) as opened:
+    async with open_rig(tmp_path, max_body_bytes=MAX_BYTES, body_timeout_s=TIMEOUT_S) as opened:
         hooks(opened)
         await opened.settle("c-1", property_id="oak")
         await opened.order("c-1", "oak", "c-1")
@@ -135,11 +135,11 @@ async def test_a_body_that_is_too_large(rig: Rig, where: Endpoint) -> None:
     """Whether it says so or not."""
 
     async def parts() -> AsyncIterator[bytes]:
-        for _ in range(CONCURRENCY // 100 + 1):
+        for _ in range(MAX_BYTES // 100 + 1):
             yield b"a" * 100
 
     async with unchanged(rig):
-        for content in (b"a" * (CONCURRENCY + 1), parts()):
+        for content in (b"a" * (MAX_BYTES + 1), parts()):
             answer = await send(rig, where, content=content)
             assert answer.status_code == 413
             assert error_of(answer)["code"] == "too_large"
@@ -204,7 +204,7 @@ async def test_json_that_is_no_object(rig: Rig, where: Endpoint, body: str) -> N
 
 
 @each(JSON)
-async def test_a_field_that_nobody_knows(rig: Rig, where: Endpoint) -> None:
+async def test_an_unknown_field(rig: Rig, where: Endpoint) -> None:
     async with unchanged(rig):
         answer = await send(rig, where, json={**body_of(where), "surprise": "sink leaks"})
     assert answer.status_code == 422
@@ -226,8 +226,8 @@ async def test_fields_of_another_type(rig: Rig, where: Endpoint) -> None:
                 assert error_of(answer)["field"].startswith(name)
 
 
-@each([one for one in ALL if one.kind == "read" and one.known])
-async def test_a_parameter_that_nobody_knows_asks_for_nothing_else(rig: Rig, where: Endpoint) -> None:
+@each([endpoint for endpoint in ALL if endpoint.kind == "read" and one.known])
+async def test_an_unknown_parameter(rig: Rig, where: Endpoint) -> None:
     """A filter that was misspelt would show what was not asked for."""
     async with unchanged(rig):
         answer = await send(rig, where, params={"surprise": "1"})
@@ -257,7 +257,7 @@ async def test_an_expired_token(rig: Rig, where: Endpoint) -> None:
     refusal(where, answer)
 
 
-@each([one for one in CHANGING if one.known])
+@each([endpoint for endpoint in CHANGING if endpoint.known])
 async def test_a_session_without_its_csrf_token(rig: Rig, where: Endpoint) -> None:
     async with rig.client() as client:
         await client.post(f"{API}/session", json={"token": "aft_root"})
@@ -286,7 +286,7 @@ async def test_a_tampered_cursor(rig: Rig, where: Endpoint) -> None:
 
 @pytest.mark.parametrize("property_id", ["elm", "no-such", "", "a\x00b", "x" * 201, 5, ["oak"]])
 @each([one for one in JSON if "property" in one.path or "propertyId" in str(body_of(one)) or one.method == "PATCH"])
-async def test_a_property_that_is_none_of_the_callers(rig: Rig, where: Endpoint, property_id: object) -> None:
+async def test_a_property_outside_the_scope(rig: Rig, where: Endpoint, property_id: object) -> None:
     async with unchanged(rig):
         answer = await send(rig, where, "oak", json={"propertyId": property_id})
     assert answer.status_code == 422
@@ -294,7 +294,7 @@ async def test_a_property_that_is_none_of_the_callers(rig: Rig, where: Endpoint,
 
 
 @each(HOOKS)
-async def test_what_is_sound_is_let_in(rig: Rig, where: Endpoint) -> None:
+async def test_a_good_request_is_accepted(rig: Rig, where: Endpoint) -> None:
     """Or the refusals below would mean nothing."""
     rig.clock.set(NOW)
     body = good_bodies(NOW)[where.path]
@@ -303,7 +303,7 @@ async def test_what_is_sound_is_let_in(rig: Rig, where: Endpoint) -> None:
 
 
 @each(HOOKS)
-async def test_nobody_s_role_opens_a_door(rig: Rig, where: Endpoint) -> None:
+async def test_no_role_replaces_a_webhook_s_signature(rig: Rig, where: Endpoint) -> None:
     body = b'{"TopicArn": "x", "value": [{"clientState": "guessed"}]}'
     async with unchanged(rig):
         for caller in (None, "oak", "desk", "duty", "root"):
@@ -333,7 +333,7 @@ async def test_an_altered_body_and_an_old_signature_are_refused(rig: Rig, where:
 
 
 @each(HOOKS)
-async def test_signed_rubbish_is_answered_as_its_sender_understands(rig: Rig, where: Endpoint) -> None:
+async def test_a_signed_invalid_body_is_answered_as_its_provider_expects(rig: Rig, where: Endpoint) -> None:
     """A provider that is answered with an error sends the same again, so some of them are told: well."""
     rig.clock.set(NOW)
     ours = where.path in ("/turns", "/hooks/web")

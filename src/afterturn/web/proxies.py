@@ -1,4 +1,4 @@
-"""Whose call it is, where a proxy of ours hands it on: an address that nobody can claim for himself."""
+"""The client's address behind trusted proxies; a forged header cannot change it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _MOST_HOPS = 20
-"""Proxies of ours that may stand before each other; what lies beyond them is not looked at."""
-_HOUSE = 64
-"""The bits of an IPv6 address that a customer of a provider is given: with the others he can do as he likes."""
+"""Addresses of ``X-Forwarded-For`` that are read, counted from the last one."""
+_IPV6_PREFIX = 64
+"""The bits of an IPv6 address that a provider assigns; its customer chooses the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """``trusted``: where proxies of ours stand, whose word in ``X-Forwarded-For`` counts. None of them: nobody's."""
+    """``trusted``: the networks of proxies whose ``X-Forwarded-For`` is believed. Default: none."""
 
     trusted: Sequence[Network] = ()
 
     @classmethod
     def of(cls, networks: Iterable[str]) -> Proxies:
-        """From texts such as ``10.0.0.0/8`` or ``192.0.2.7``. Raises ValueError."""
+        """Parse texts such as ``10.0.0.0/8`` or ``192.0.2.7``. Raises ValueError."""
         return cls(tuple(ipaddress.ip_network(network, strict=False) for network in networks))
 
     def caller_of(self, request: HTTPConnection) -> str:
-        """What tries are counted by: the caller's address, of IPv6 its network; empty where there is none."""
+        """The key for rate limits: the client's address, of IPv6 its network; empty if there is none."""
         peer = request.client.host if request.client else ""
         return counted_by(self.client_of(peer, request.headers.getlist("x-forwarded-for")))
 
     def client_of(self, peer: str, forwarded: Sequence[str]) -> str:
-        """The address of who called, out of the peer of the connection and the values of ``X-Forwarded-For``.
+        """The client's address, from the peer of the connection and the values of ``X-Forwarded-For``.
 
-        Each proxy appends who called *it*. So, from the right, the first address that is no proxy of ours is the last
-        one that one of ours vouches for; whatever stands left of it anybody may have written.
+        Each proxy appends the address of its own peer. So the client is the last address that is not a trusted proxy;
+        anything before it may be forged.
         """
         client = peer
         hops = [hop.strip() for value in forwarded[-_MOST_HOPS:] for hop in value.rsplit(",", _MOST_HOPS)]
@@ -53,11 +53,11 @@ class Proxies:
 
 
 def counted_by(host: str) -> str:
-    """The address itself; of IPv6 the network of the house, so that nobody has more tries than he has addresses."""
+    """The address; of IPv6 its /64 network, since one customer has all addresses in it."""
     address = _address(host)
     if not isinstance(address, ipaddress.IPv6Address):
         return host if address is None else str(address)
-    return str(ipaddress.ip_network((address, _HOUSE), strict=False))
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
 
 
 def _address(text: str) -> Address | None:

@@ -35,11 +35,11 @@ class Scope:
         return self.properties is None
 
     def sees(self, conversation: Conversation) -> bool:
-        """Whether it belongs to the scope now; a re-attribution moves it in or out."""
+        """Whether the conversation's current property is in the scope."""
         return self.holds(conversation.property_id)
 
     def holds(self, property_id: str | None) -> bool:
-        """Whether a property, or None for the unassigned, is one of the scope's."""
+        """Whether a property, or None for unassigned, is in the scope."""
         return self.properties is None or (property_id or UNASSIGNED) in self.properties
 
     @property
@@ -63,8 +63,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``name``: of the token, or of the session's login. ``csrf``: what a session has to send along to change things;
-    None for a bearer token, which no browser sends automatically."""
+    """``name``: of the token or the login. ``csrf``: of a session; None for a bearer token, which no browser sends
+    automatically.
+    """
 
     name: str
     role: CallerRole
@@ -73,10 +74,10 @@ class Caller:
 
 
 def check_scope(role: CallerRole, properties: Collection[str] | None) -> None:
-    """Raise ValueError for a role that cannot be held for some properties only, and for a scope of none."""
+    """Raise ValueError if a role cannot be limited to properties, or if there are none."""
     if properties is None:
         return
     if role is not CallerRole.OPERATOR:
-        raise ValueError(f"{role.value} is a role over all properties; leave the properties out, or make it operator")
+        raise ValueError(f"{role.value} is a role over all properties; leave the properties out, or use operator")
     if not properties:
         raise ValueError("the list of properties is empty; leave it out for all, or name some")

@@ -15,11 +15,11 @@ from afterturn.errors import ConfigError
 
 _BACKLOG = 2048
 _GRACE_S = 10
-"""How long answers that have begun may take once a stop was asked for."""
+"""Seconds that open responses may take after a stop."""
 
 
 def bind(host: str, port: int, *, or_any: bool = False) -> socket.socket:
-    """A socket to serve on; port 0 takes any that is free, and ``or_any`` too where the port is in use.
+    """A listening socket. Port 0 takes any free port; so does ``or_any`` if the port is in use.
 
     Raises ConfigError.
     """
@@ -31,7 +31,7 @@ def bind(host: str, port: int, *, or_any: bool = False) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)  # here, since only this tells that somebody else listens
+        listener.listen(_BACKLOG)  # here, since only this fails if the port is in use
     except OSError as error:
         listener.close()
         if or_any and error.errno == errno.EADDRINUSE:
@@ -43,13 +43,13 @@ def bind(host: str, port: int, *, or_any: bool = False) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Where to find it, as a URL."""
+    """The URL of a socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def serve(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> None:
-    """Answer until stopped, then let what has begun finish. Signals are left alone."""
+    """Serve until ``stop`` is set, then finish open requests. Signals are not handled here."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -58,7 +58,7 @@ async def serve(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> N
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # or anybody could claim another address, and with it log in as often as he likes
+        proxy_headers=False,  # a client could forge its address and escape the rate limit
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = _Server(config)
@@ -67,7 +67,7 @@ async def serve(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> N
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
-        app.state.live.stop()  # or the streams of open pages would be waited for
+        app.state.live.stop()  # or the shutdown would wait for event streams
         await serving
     finally:
         stopping.cancel()

@@ -29,13 +29,13 @@ PREFIX = "aft_"
 
 _MAX_TOKEN = 200
 _HEAD = """\
-# Who may call the HTTP API. `afterturn token add` appends; take a section out to revoke its token, at once.
-# A token itself is printed once, when it is made: here is only its SHA-256.
+# Who may call the HTTP API. `afterturn token add` appends a section; remove a section to revoke its token at once.
+# A token is printed once, when it is made; only its SHA-256 is stored.
 """
 
 
 class Token(Record):
-    """One section of the file. ``properties``: those that the token is for; left out, all."""
+    """One section of the file. ``properties``: those that the token gives access to. Default: all."""
 
     name: Label
     role: CallerRole
@@ -58,14 +58,14 @@ class Token(Record):
 
 
 def digest_of(token: str) -> str:
-    """What the file keeps of a token. It has 256 random bits, so no slower hash is needed."""
+    """The stored hash of a token. A token has 256 random bits, so no slower hash is needed."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class TokenFile:
-    """The tokens of a file, read again when it has changed. No file is no tokens.
+    """The tokens of a file, read again when it has changed. A missing file has no tokens.
 
-    A file that no longer can be read lets nobody in, until it is put right: a revocation may be what broke it.
+    An unreadable file lets nobody in until it is repaired, since a revocation may have broken it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,11 +74,11 @@ class TokenFile:
         self._tokens: tuple[Token, ...] = ()
 
     def find(self, token: str, now: datetime) -> Token | None:
-        """The valid token of this text; takes as long for a wrong one as for a right one."""
+        """The valid token of this text, or None, in constant time."""
         return None if len(token) > _MAX_TOKEN else self.find_digest(digest_of(token), now)
 
     def find_digest(self, digest: str, now: datetime) -> Token | None:
-        """Likewise, by what the file keeps of it."""
+        """The valid token of this hash, or None, in constant time."""
         match = None
         for candidate in self._current():
             if hmac.compare_digest(candidate.sha256, digest):
@@ -98,7 +98,7 @@ class TokenFile:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """Every token of a file, none where there is no file. Raises ConfigError that names the section."""
+    """Every token of a file; none if it is missing. Raises ConfigError that names the section."""
     text = _text(path)
     try:
         document = tomllib.loads(text)
@@ -106,7 +106,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         raise ConfigError(f"tokens file {path}: is not TOML: {error}") from None
     sections = document.pop("token", [])
     if document or not isinstance(sections, list):
-        raise ConfigError(f"tokens file {path}: holds something else than [[token]] sections; take it out")
+        raise ConfigError(f"tokens file {path}: has something else than [[token]] sections; remove it")
     try:
         tokens = tuple(parse(Token, _plain(section), where=f"token[{index}]") for index, section in enumerate(sections))
     except InvalidInput as error:
@@ -114,7 +114,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     for key in ("name", "sha256"):
         values = [getattr(token, key) for token in tokens]
         if len(set(values)) < len(values):
-            raise ConfigError(f"tokens file {path}: two sections have the same {key}; take one out")
+            raise ConfigError(f"tokens file {path}: two sections have the same {key}; remove one")
     return tokens
 
 
@@ -150,7 +150,7 @@ def _section(token: Token) -> str:
 
 
 def _plain(section: object) -> object:
-    """TOML has times of its own; ours may be written either way."""
+    """Times may be TOML times or texts."""
     if not isinstance(section, dict):
         return section
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in section.items()}
@@ -177,7 +177,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Two that change the file wait for each other. The lock is on the folder: the file itself gets replaced."""
+    """Serialize changes. The lock is on the folder, because the file itself is replaced."""
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -190,7 +190,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, readable by its owner alone."""
+    """Write atomically, readable by the owner only."""
     scratch = None
     try:
         number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600

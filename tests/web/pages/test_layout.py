@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.web.pages.browser import Served, served, too_wide, visit
 from tests.web.pages.demo import Site
-from tests.web.pages.odd import LONG, settle_odd
+from tests.web.pages.hard_content import LONG, settle_hard_content
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Turn
 
@@ -53,7 +53,7 @@ _OVERLAPPING = """() => {
 
 @pytest.fixture
 def odd(server: Served) -> Served:
-    server.call(settle_odd(server.site))
+    server.call(settle_hard_content(server.site))
     return server
 
 

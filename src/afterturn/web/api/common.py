@@ -36,7 +36,7 @@ _cookie = APIKeyCookie(
 
 
 def needs(role: CallerRole) -> Callable[..., Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller, who holds at least this role; what is beyond operators' is over all properties."""
+    """A dependency: the caller, who has at least this role; roles above operator need a scope of all properties."""
 
     async def check(
         request: Request, bearer: Annotated[Any, Security(_bearer)], cookie: Annotated[Any, Security(_cookie)]
@@ -118,7 +118,7 @@ IfMatch = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description="The ETag that the change is based on, or * for whatever it is now.",
+        description="The ETag that the change is based on, or * for any.",
         max_length=100,
         examples=['"0"'],
     ),
@@ -131,7 +131,7 @@ def etag(revision: int) -> str:
 
 
 def read_etag(header: str | None) -> int | None:
-    """The revision that was meant, None for any. Raises HttpError if it is missing or not an ETag of ours."""
+    """The revision of the header, None for any. Raises HttpError if it is missing or no ETag of a conversation."""
     if header is None:
         raise HttpError(428, "send the ETag that you have read as If-Match", field="If-Match")
     if header == "*":
@@ -143,7 +143,7 @@ def read_etag(header: str | None) -> int | None:
 
 
 def derived(*parts: str) -> str:
-    """An id that follows from these parts, the same at each try."""
+    """An id that is derived from these parts, the same at each attempt."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -45,11 +45,11 @@ class ConversationShape(Conversation):
 
 class PieceShape(Record):
     text: str
-    hit: Annotated[bool, Field(description="It is what was looked for.")]
+    hit: Annotated[bool, Field(description="Matches the search.")]
 
 
 class HitShape(Record):
-    """The message with the words, the one that arrived last, and where in its text they are."""
+    """The newest matching message, and where in its text the words are."""
 
     message_id: Id
     at: Time
@@ -59,11 +59,11 @@ class HitShape(Record):
 
 
 class FoundShape(ConversationShape):
-    hit: Annotated[HitShape | None, Field(description="Only where words are asked for.")] = None
+    hit: Annotated[HitShape | None, Field(description="Only in a full-text search.")] = None
 
 
 class InboxShape(Record):
-    """A page, newest first. Where ``complete`` is false the read budget was spent before the page was full."""
+    """A page, newest first. ``complete`` is false if the read budget was spent before the page was full."""
 
     rows: tuple[FoundShape, ...]
     next_cursor: NextCursor
@@ -100,7 +100,7 @@ class StampsShape(Record):
 
 
 class ReplyShape(Record):
-    """An operator's reply that was saved and settled. ``new`` is false where it had been before."""
+    """An operator's reply that was saved and settled. ``new`` is false if it was saved before."""
 
     conversation_id: Id
     message_id: Id
@@ -131,7 +131,7 @@ class DebtShape(Record):
 
 
 class AuditShape(ListShape):
-    """The reactions that are overdue or failed. ``owed`` counts those that wait as well; the counts cover all pages."""
+    """The reactions that are overdue or failed. ``owed`` also counts those that wait; the counts cover all pages."""
 
     clean: bool
     checked: int
@@ -149,7 +149,7 @@ class SweptShape(Record):
 
 
 class ReplayShape(Record):
-    """A replay, which goes on while nobody waits for it. ``state``: running, done, failed or stopped."""
+    """A replay, which runs in the background. ``state``: running, done, failed or stopped."""
 
     id: str
     state: Annotated[str, Field(pattern="^(running|done|failed|stopped)$")]
@@ -158,7 +158,7 @@ class ReplayShape(Record):
 
 
 class DepthShape(Record):
-    """Records that wait, and since when the oldest does."""
+    """The number of waiting records, and when the oldest one was published."""
 
     main: int
     retry: int
@@ -173,7 +173,7 @@ class WaitingShape(Record):
 
 
 class StatsShape(Record):
-    """How much is in each stage."""
+    """The number of entries in each stage."""
 
     conversations: int
     messages: int
@@ -194,7 +194,7 @@ class DeadLetterShape(Record):
     receives: int
     published_at: Time
     died_at: Time
-    body: Annotated[str, Field(description="The record as it lay in the stream, whatever that was.")]
+    body: Annotated[str, Field(description="The record as it was in the stream, valid or not.")]
 
 
 class DeadLettersShape(ListShape):
@@ -263,7 +263,7 @@ def consumers(registrations: Mapping[str, Registration], failures: Iterable[Fail
 
 
 def depth(record: Depth) -> dict[str, Any]:
-    """How much waits in the stream, as JSON."""
+    """The depth of the stream as JSON."""
     return DepthShape(main=record.main, retry=record.retry, dead=record.dead_letters, oldest_at=record.oldest).to_json()
 
 
@@ -298,7 +298,7 @@ async def read_stats(backbone: Backbone) -> tuple[dict[str, Any], list[Afterturn
 
 
 class CallerShape(Record):
-    """Who calls. ``properties``: those that the caller may see, null for all. ``csrfToken``: null for bearer tokens."""
+    """The caller. ``properties``: those that the caller may see, null for all. ``csrfToken``: null for tokens."""
 
     name: str
     role: Annotated[str, Field(pattern="^(operator|on-call|admin)$")]

@@ -1,4 +1,4 @@
-"""The pages that operators live in: rendered here, complete without a script, made quicker by a few.
+"""The operators' pages: rendered on the server, complete without scripts.
 
 Handlers are thin; what a page shows is a view model, made by pure functions from records.
 """

@@ -41,7 +41,7 @@ _TURNS = 1_000
 _ORDERS = 100
 _WATCHED = 3
 _WATCHED_FOR = timedelta(hours=1)
-"""The newest messages on their way out that an open page is told of, each look, as long as something may come."""
+"""The newest outbound messages whose delivery status an open page follows, and for how long after they were sent."""
 _NONE: list[str] = []
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -64,7 +64,7 @@ async def show_conversation(
     upto: str = "",
     done: str = "",
 ) -> Response:
-    """The newest messages, or those before a cursor. ``upto``: how many there are up to the last one shown."""
+    """The newest messages, or those before a cursor. ``upto``: the number of messages up to the last one shown."""
     row = await scoped.row(conversation_id)
     page = await scoped.messages(conversation_id, limit=_MESSAGES, cursor=cursor)
     last = int(upto) if _NUMBER.match(upto) else row.conversation.message_count
@@ -73,7 +73,7 @@ async def show_conversation(
     orders = await scoped.orders(conversation_id=conversation_id, open_only=False, limit=_ORDERS, cursor=None)
     here = conversation_path(conversation_id)
     names = await _names(scoped, row.conversation.participants)
-    sending = [message.id for message in page.items if _may_change(message, scoped.backbone.clock())][-_WATCHED:]
+    sending = [message.id for message in page.items if _is_recent(message, scoped.backbone.clock())][-_WATCHED:]
     sent, details = await _sending_and_details(scoped, conversation_id, page.items)
     older = [] if page.next_cursor is None else [("cursor", page.next_cursor), ("upto", str(first))]
     return render(
@@ -92,21 +92,21 @@ async def show_conversation(
         key=secrets.token_urlsafe(18),
         properties=sorted((caller.scope.properties or frozenset()) - {UNASSIGNED}),
         done=_DONE.get(done),
-        known=_known(row, [sent.get(message_id) for message_id in sending]),
+        known=_fingerprint(row, [sent.get(message_id) for message_id in sending]),
         live=address(f"{here}/live", [("sending", message_id) for message_id in sending]),
     )
 
 
 @router.get("/{conversation_id}/live")
-async def tell_changes(
+async def stream_changes(
     request: Request,
     scoped: StoreOfCaller,
     conversation_id: ConversationId,
     sending: Annotated[list[str], Query()] = _NONE,
 ) -> Response:
-    """Server-sent events: what tells the conversation as it is from one that changed since.
+    """Server-sent events: a fingerprint of the conversation whenever it changes.
 
-    ``sending``: messages whose way out is watched, too.
+    ``sending``: messages whose delivery status is part of it.
     """
     await scoped.row(conversation_id)
     watched = sending[:_WATCHED]
@@ -114,7 +114,7 @@ async def tell_changes(
     async def look(scoped: ScopedStore) -> dict[str, object]:
         row = await scoped.row(conversation_id)
         sent = await send_outcomes(scoped.backbone.store, conversation_id, watched)
-        return {"known": _known(row, [sent.get(message_id) for message_id in watched])}
+        return {"known": _fingerprint(row, [sent.get(message_id) for message_id in watched])}
 
     return event_stream(request, look)
 
@@ -140,9 +140,9 @@ async def reply(
 
 @router.post("/{conversation_id}/update")
 async def patch_conversation(scoped: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
-    """Close or open it, put it under another property, take it or give it back: what the form names.
+    """Close, open, move, assign or unassign: the fields that the form has.
 
-    The form carries the revision that its page showed, so that nobody undoes what somebody else has just decided.
+    The form has the revision that its page showed, so that nobody undoes a change of somebody else.
     """
     changes: dict[str, str | None] = {
         name: form.get(name, "").strip() or None for name in ("status", "propertyId", "assignee") if name in form
@@ -159,7 +159,7 @@ async def patch_conversation(scoped: StoreOfCaller, conversation_id: Conversatio
 
 @router.post("/{conversation_id}/close-order")
 async def close_order(scoped: StoreOfCaller, conversation_id: ConversationId, form: FormData) -> Response:
-    """Close a work order: the repair is done. A second click changes nothing."""
+    """Close a work order. A second click changes nothing."""
     await scoped.close(conversation_id, form.get("order", ""))
     return redirect(conversation_path(conversation_id), ("done", "closed"))
 
@@ -167,7 +167,7 @@ async def close_order(scoped: StoreOfCaller, conversation_id: ConversationId, fo
 async def _sending_and_details(
     scoped: ScopedStore, conversation_id: str, messages: Sequence[Message]
 ) -> tuple[Mapping[str, SendOutcome], Mapping[str, MessageDetails]]:
-    """What became of sending each of these messages, and what their channel says of those that came in."""
+    """The delivery status of outbound messages, and the channel's details of inbound ones, by message id."""
     store = scoped.backbone.store
     sent = [message.id for message in messages if message.direction is Direction.OUTBOUND]
     received = {
@@ -180,15 +180,15 @@ async def _sending_and_details(
 
 
 async def _names(scoped: ScopedStore, people: Sequence[str]) -> Mapping[str, str]:
-    """What to call those people whose names are known: ``{"user77": "Ada Lovelace (@ada)"}``."""
+    """The known names of people: ``{"user77": "Ada Lovelace (@ada)"}``."""
     known = await scoped.backbone.store.get_all(ContactName, list(dict.fromkeys(people)))
     return {person: name.text for person, name in known.items() if name.text}
 
 
 async def _is_stopped(scoped: ScopedStore, row: InboxRow) -> bool:
-    """Whether the person whom a reply would go to wrote STOP, which is a word of text messages alone.
+    """Whether the recipient of a reply has opted out with STOP, which exists in text messages only.
 
-    The reply is sent nevertheless: only the provider knows to which of our numbers they wrote it.
+    The reply is sent nevertheless: only the provider knows to which number they wrote STOP.
     """
     conversation, store = row.conversation, scoped.backbone.store
     if conversation.channel is not Channel.SMS:
@@ -200,15 +200,15 @@ async def _is_stopped(scoped: ScopedStore, row: InboxRow) -> bool:
     return opt_out is not None and opt_out.opted_out
 
 
-def _may_change(message: Message, now: datetime) -> bool:
-    """Whether it went out so lately that its provider may still have something to say."""
+def _is_recent(message: Message, now: datetime) -> bool:
+    """Whether it was sent so recently that its delivery status may still change."""
     return message.direction is Direction.OUTBOUND and now - message.at < _WATCHED_FOR
 
 
-def _known(row: InboxRow, sent: Sequence[SendOutcome | None]) -> str:
-    """What tells one look at a conversation from a later one, without a word of it."""
+def _fingerprint(row: InboxRow, sent: Sequence[SendOutcome | None]) -> str:
+    """A fingerprint of what the page shows, without any text of it."""
     conversation = row.conversation
-    looked = [
+    state = [
         conversation.message_count,
         conversation.revision,
         str(conversation.settled_at),
@@ -222,7 +222,7 @@ def _known(row: InboxRow, sent: Sequence[SendOutcome | None]) -> str:
             for sending in sent
         ],
     ]
-    return hashlib.sha256(json.dumps(looked).encode()).hexdigest()[:20]
+    return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:20]
 
 
 LONG_CHARS = 4_000
@@ -326,8 +326,8 @@ def items(
 ) -> Iterator[Item]:
     """Messages in thread order, each turn after its last message, with a separator before each day.
 
-    ``first``: the number of messages before these; turns that end elsewhere are left out. ``sent``: what became of
-    sending a message, ``details``: what its channel says of it, by the message's id.
+    ``first``: the number of messages before these; turns that end elsewhere are left out. ``sent`` and ``details``: the
+    delivery status and the channel's details, by message id.
     """
     ends: dict[int, list[SettledTurn]] = {}
     for turn in turns:
@@ -346,14 +346,14 @@ def items(
 
 
 def before(messages: Sequence[Message]) -> datetime | None:
-    """After which time the turns of these messages are: a turn's time is at most the part of a millisecond short."""
+    """The time after which the turns of these messages are: a turn's time may be rounded down to a millisecond."""
     return messages[0].at - 2 * MILLISECOND if messages else None
 
 
 def message_view(
     message: Message, sending: DeliverySummary | None = None, details: MessageDetails | None = None
 ) -> MessageView:
-    """``details``: what its channel says of it."""
+    """``details``: the channel's details of the message."""
     text, rest = message.text, ""
     if len(text) > LONG_CHARS:
         text, rest = text[:SHOWN_CHARS], text[SHOWN_CHARS:]
@@ -386,7 +386,7 @@ _UNANSWERED: Mapping[str, str] = {
     SuppressReason.OWN: "sent by us",
     SuppressReason.RATE_LIMIT: "rate limit for automatic replies reached",
 }
-"""Unknown senders have a line of their own."""
+"""Unknown senders have their own line."""
 
 
 def turn_view(row: InboxRow, turn: SettledTurn) -> TurnView:

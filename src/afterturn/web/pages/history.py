@@ -1,7 +1,7 @@
 """The plots of the operations page: each stage and consumer over the last day.
 
 Samples of the last hour are kept in memory. The highest values of every five minutes are also in the store, so that a
-restart loses nothing but the last sample; several processes on one store share those.
+restart loses only the last sample; several processes on one store share those.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from afterturn.store.state import StateRecord
 T = TypeVar("T")
 
 _ROWS = 200
-"""Newest conversations that a sample looks at, so that it costs the same in every fleet."""
+"""Newest conversations in a sample, so that its cost does not grow."""
 _FAILURES = 1_000
 _JOBS = 1_000
-"""Of each kind; beyond that they are not counted."""
+"""Counted jobs of each kind."""
 _JOB_KINDS = (REPLY, FINISH_CALL, SEND)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSample:
-    """Of the newest conversations: how many a consumer owes, since when the oldest of those, how many it has seen.
+    """Of the newest conversations: owed reactions, the age of the oldest one, and reactions that are up to date.
 
-    ``failed``: of all conversations, up to a thousand.
+    ``failed``: in all conversations, up to a thousand.
     """
 
     owed: int = 0
@@ -49,9 +49,9 @@ class ConsumerSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at every stage; None where the stream or the engine did not answer.
+    """The state of every stage; None if the stream or the engine is unavailable.
 
-    ``looked_at``: conversations with a settled turn that consumers were compared with.
+    ``looked_at``: conversations with a settled turn in the sample.
     """
 
     at: datetime
@@ -69,10 +69,7 @@ class Sample:
 
 
 async def take_sample(backbone: Backbone) -> Sample:
-    """A sample of now: a few requests and one bounded read of the recency index.
-
-    An outage of stream or engine is part of it; one of the store raises StoreError.
-    """
+    """Take a sample: a few requests and one bounded read of the recency index. Raises StoreError."""
     now = backbone.clock()
     depth, waiting, oldest, failures, page = await asyncio.gather(
         or_none(backbone.stream.depth()),
@@ -103,7 +100,7 @@ async def take_sample(backbone: Backbone) -> Sample:
 
 
 async def or_none(request: Awaitable[T]) -> T | None:
-    """What the stream or the engine says; None where it does not answer."""
+    """The response of the stream or the engine; None if it is unavailable."""
     try:
         return await request
     except (EngineUnavailable, StreamUnavailable):
@@ -111,7 +108,7 @@ async def or_none(request: Awaitable[T]) -> T | None:
 
 
 def consumer_sample(name: str, rows: Sequence[InboxRow], failed: int, now: datetime) -> ConsumerSample:
-    """How far a consumer is with these rows; one in shadow has stamps, and no states."""
+    """A consumer's progress in these rows; in shadow it has stamps and no states."""
     owed = [row.conversation for row in rows if row.states.get(name) is ReactionState.OWED]
     since = [conversation.recorded_at for conversation in owed if conversation.recorded_at is not None]
     stamps = [(row.conversation.settled_at, row.conversation.reactions.get(name)) for row in rows]
@@ -133,7 +130,7 @@ SLOT = timedelta(minutes=5)
 GAP = 2 * SLOT
 """A line breaks where there is no sample for longer than this."""
 MOST_CONSUMERS = 60
-"""Of those that lag or fail, in a slot: its size has a limit."""
+"""Lagging or failing consumers in a slot, whose size is limited."""
 
 _DAY = timedelta(days=1)
 
@@ -155,9 +152,9 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A look, or the worst of several: by stage how much was in it, by consumer its lag in seconds and its failures.
+    """A sample, or the highest values of several: entries by stage, lag in seconds and failures by consumer.
 
-    A stage that did not answer is missing. A consumer that is missing neither lagged nor failed.
+    An unavailable stage is missing. A missing consumer neither lagged nor failed.
     """
 
     at: datetime
@@ -167,7 +164,7 @@ class Point:
 
 
 def point_of(sample: Sample) -> Point:
-    """What of a sample is plotted."""
+    """The plotted values of a sample."""
     stages = {name: getattr(sample, name) for name in ("main", "retry", "waiting", "jobs", "failed", "dead")}
     lags = {name: round(consumer.lag.total_seconds(), 1) for name, consumer in sample.consumers.items()}
     return Point(
@@ -179,7 +176,7 @@ def point_of(sample: Sample) -> Point:
 
 
 def worst(first: Point, second: Point) -> Point:
-    """The highest of everything, at the time of the first."""
+    """The highest values of both, at the time of the first."""
     return Point(
         at=first.at,
         stages=_highest(first.stages, second.stages),
@@ -189,12 +186,12 @@ def worst(first: Point, second: Point) -> Point:
 
 
 def slot_of(at: datetime) -> datetime:
-    """When the five minutes began that a time lies in."""
+    """The beginning of the five minutes that contain a time."""
     return at - (at - EPOCH) % SLOT
 
 
 class PlotSlot(StateRecord):
-    """The worst of five minutes. ``key``: when they began. Numbers and names of consumers only."""
+    """The highest values of five minutes. ``key``: their beginning. Numbers and names of consumers only."""
 
     kind = "plot-slot"
     ttl = _DAY + timedelta(hours=1)
@@ -205,7 +202,7 @@ class PlotSlot(StateRecord):
 
     @classmethod
     def of(cls, point: Point) -> PlotSlot:
-        """As much of it as a state record holds."""
+        """As much of a point as a state record can hold."""
         lags = sorted(point.lags.items(), key=lambda item: -item[1])[:MOST_CONSUMERS]
         failures = sorted(point.failures.items(), key=lambda item: -item[1])[:MOST_CONSUMERS]
         return cls(key=to_text(point.at), stages=point.stages, lags=dict(lags), failures=dict(failures))
@@ -216,7 +213,7 @@ class PlotSlot(StateRecord):
 
 
 class History:
-    """The last day of a store, as far as anybody looked."""
+    """The samples of the last day."""
 
     def __init__(self, backbone: Backbone, *, every: float = EVERY_S) -> None:
         self._backbone = backbone
@@ -226,16 +223,16 @@ class History:
         self._recalled: dict[datetime, Point] | None = None
 
     def over(self, span: Span, now: datetime) -> tuple[Point, ...]:
-        """Oldest first. An hour: every look of this process, and slots as they were noted before its first one."""
+        """Points, oldest first. For an hour: the samples of this process, after the stored slots before them."""
         since = now - span.length
         looks = [look for look in self._looks if look.at >= since] if span is Span.HOUR else []
         slots, end = (self._recalled or {}, looks[0].at) if looks else (self._slots, now)
         return (*(slots[at] for at in sorted(slots) if since <= at < end), *looks)
 
     async def look(self) -> None:
-        """Add a look, and note the slot that it lies in. Raises StoreError."""
+        """Take a sample and store its slot. Raises StoreError."""
         point = point_of(await take_sample(self._backbone))
-        if self._looks and self._looks[-1].at > point.at:  # our clock was ahead
+        if self._looks and self._looks[-1].at > point.at:  # the clock was ahead
             self._looks = deque([look for look in self._looks if look.at <= point.at], self._looks.maxlen)
             self._recalled = None
         if self._recalled is None:
@@ -252,20 +249,20 @@ class History:
         await self._backbone.store.put(PlotSlot.of(slot))
 
     async def run(self) -> None:
-        """Look until cancelled; a look that fails leaves a gap, and the first one of several is logged."""
+        """Take samples until cancelled. A failure leaves a gap; the first of several is logged."""
         failing = False
         while True:
             try:
                 await self.look()
                 failing = False
-            except Exception as error:  # whatever it is, plots go on
+            except Exception as error:  # any error leaves a gap in the plots
                 if not failing:
                     telemetry.log("sample_failed", level=logging.WARNING, error=type(error).__name__)
                 failing = True
             await asyncio.sleep(self._every)
 
     async def _recall(self, now: datetime) -> dict[datetime, Point]:
-        """What was noted of the last day."""
+        """The stored slots of the last day."""
         last = slot_of(now)
         return await self._noted([last - number * SLOT for number in range(_DAY // SLOT + 1)])
 

@@ -64,8 +64,9 @@ async def show_inbox(request: Request, scoped: StoreOfCaller, backbone: OpenBack
 
 @router.get("/search")
 async def search(scoped: StoreOfCaller, q: str = "") -> Response:
-    """To the conversation of that id, else to those with that phone number, e-mail address or name, else to those in
-    which these words were said."""
+    """Redirect to the conversation of that id, else to those of that phone number, e-mail address or name, else to a
+    full-text search.
+    """
     words = q.strip()
     if not words:
         return redirect("/")
@@ -77,13 +78,13 @@ async def search(scoped: StoreOfCaller, q: str = "") -> Response:
             pass
         else:
             return redirect(conversation_path(row.conversation.id))
-    if scoped.backbone.searcher is None or await _is_somebody(scoped, person, words):
+    if scoped.backbone.searcher is None or await _has_participant(scoped, person, words):
         return redirect("/", ("participant", person or words[:MAX_ID_CHARS]))
     return redirect("/", ("words", words[:MAX_WORDS_CHARS]))
 
 
-async def _is_somebody(scoped: ScopedStore, person: str | None, words: str) -> bool:
-    """Whether somebody of that address or name is in the inbox; an address that was not looked for to the end is."""
+async def _has_participant(scoped: ScopedStore, person: str | None, words: str) -> bool:
+    """Whether the inbox has a participant of that address or name; also if the search for an address was cut short."""
     try:
         query = parse(InboxQuery, {"participant": person or words, "limit": 1})
     except InvalidRecord:
@@ -93,10 +94,10 @@ async def _is_somebody(scoped: ScopedStore, person: str | None, words: str) -> b
 
 
 @router.get("/live")
-async def tell_arrivals(request: Request, scoped: StoreOfCaller) -> Response:
-    """Server-sent events: how many conversations stand above the newest one of a page (``after``, ``id``).
+async def stream_arrivals(request: Request, scoped: StoreOfCaller) -> Response:
+    """Server-sent events: the number of conversations newer than the newest one of a page (``after``, ``id``).
 
-    ``more``: there may be others, since so much came in that a look does not get through it.
+    ``more``: there may be others, which the bounded read did not reach.
     """
     parameters = request.query_params
     try:
@@ -122,7 +123,7 @@ _PHONE = re.compile(r"[+(]?[0-9][0-9 ().\-/]{4,}\Z")
 
 
 def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQuery:
-    """The query of an address. Blank fields of the form select everything. Raises InvalidQuery and InvalidRecord."""
+    """The query of an address. Blank fields select everything. Raises InvalidQuery and InvalidRecord."""
     fields: dict[str, object] = {"limit": limit}
     for name, text in pairs:
         value = text.strip()
@@ -147,7 +148,7 @@ def read_query(pairs: Iterable[tuple[str, str]], *, limit: int = PAGE) -> InboxQ
 
 
 def pairs_of(query: InboxQuery) -> Pairs:
-    """The address of a query; the order in which it was asked for makes no difference."""
+    """The parameters of a query, in the order of the filters."""
     return tuple(
         (declared.filter.name, _text(value))
         for declared in FILTERS
@@ -167,13 +168,13 @@ def without(pairs: Pairs, *taken: tuple[str, str]) -> Pairs:
 
 
 def replaced(pairs: Pairs, name: str, value: str | None) -> Pairs:
-    """The same with one field set, or taken out."""
+    """The parameters with one set, or removed."""
     rest = tuple(pair for pair in pairs if pair[0] != name)
     return rest if value is None else ((name, value), *rest)
 
 
 def address_of_person(words: str, region: str | None = None) -> str | None:
-    """A phone number or an e-mail address that was typed into the search box, spelt as conversations have it."""
+    """The normalized phone number or e-mail address that was typed into the search box, if it is one."""
     words = words.strip()
     if "@" in words and " " not in words:
         return normalise_address(words.removeprefix("mailto:"))

@@ -39,12 +39,12 @@ router = APIRouter(prefix=PATH, route_class=PageRoute, include_in_schema=False)
 
 _SHOWN = 50
 
-_DONE = {
+_NOUNS = {
     "redriven": "dead letter",
     "retried": "reaction",
     "emitted": "reaction",
 }
-_SAID = {
+_MESSAGES = {
     "redriven": "{} sent to the stream again.",
     "retried": "{} will run again.",
     "emitted": "{} re-emitted.",
@@ -94,13 +94,13 @@ async def show_operations(
         window=window,
         windows=_links(TimeWindow, window, plots=past.span.value),
         running=request.app.state.replays.running,
-        said=_said(done, n) or _said_of(done, name, registered),
+        message=_count_message(done, n) or _consumer_message(done, name, registered),
     )
 
 
 @router.get("/stages")
 async def show_stages(request: Request, caller: OnCall, backbone: OpenBackbone, plots: str = "1h") -> Response:
-    """The stages alone, for a page that is open."""
+    """The stages only, to refresh an open page."""
     now = await take_sample(backbone)
     return render(request, "stages.html", only_stages=stages(now, _past(request, now.at, plots)))
 
@@ -110,7 +110,7 @@ async def redrive(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Res
     """Redrive dead letters; turns that were handled since are not handled twice."""
     body = parse(stream.RedriveBody, {"ids": form.getlist("id"), "all": form.get("all", "") == "1"})
     known = {letter.id for letter in await backbone.stream.dead_letters(limit=1_000_000)}
-    # A missing one was redriven by somebody else, or by a second click.
+    # A missing letter was redriven already, for example by a second click.
     ids = [letter_id for letter_id in dict.fromkeys(body.ids) if letter_id in known] if body.ids else sorted(known)
     return _done("redriven", await backbone.stream.redrive(ids) if ids else 0)
 
@@ -152,14 +152,14 @@ def _done(what: str, number: int, *more: tuple[str, str]) -> Response:
     return redirect(PATH, ("done", what), ("n", str(number)), *more)
 
 
-def _said(done: str, n: str) -> str | None:
-    if done not in _DONE or not (n.isascii() and n.isdigit() and len(n) < 9):
+def _count_message(done: str, n: str) -> str | None:
+    if done not in _NOUNS or not (n.isascii() and n.isdigit() and len(n) < 9):
         return None
-    return _SAID[done].format(count(int(n), _DONE[done]))
+    return _MESSAGES[done].format(count(int(n), _NOUNS[done]))
 
 
-def _said_of(done: str, name: str, registered: Mapping[str, Registration]) -> str | None:
-    """Only if it is true: an address may come from anywhere."""
+def _consumer_message(done: str, name: str, registered: Mapping[str, Registration]) -> str | None:
+    """The message, only if it is true: anybody can write an address."""
     state, words = _CHANGED.get(done, (None, ""))
     return words.format(name) if name in registered and registered[name].state is state else None
 
@@ -181,7 +181,7 @@ def _past(request: Request, now: datetime, plots: str) -> PlotRange:
 
 
 def _links(choices: type[TimeWindow] | type[Span], chosen: TimeWindow | Span, **kept: str) -> tuple[Link, ...]:
-    """A link to the page with each choice; the other one stays as it is."""
+    """A link to the page for each choice; other parameters stay."""
     name = "owed" if choices is TimeWindow else "plots"
     return tuple(
         Link(
@@ -202,9 +202,9 @@ WIDTH, HEIGHT = 120.0, 24.0
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A line as SVG paths in a box of 120 by 24, with the ground under it, and what it says in words.
+    """A line as SVG paths in a box of 120 by 24, the area under it, and a label in words.
 
-    ``top``: the highest value, which is at the upper edge; empty where it is none.
+    ``top``: the highest value; empty if it is 0.
     """
 
     line: str
@@ -215,7 +215,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class PlotRange:
-    """What is plotted, oldest first, and from when to when."""
+    """The plotted points, oldest first, and their time range."""
 
     span: Span
     now: datetime
@@ -224,7 +224,7 @@ class PlotRange:
 
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """``number``: None where it does not answer."""
+    """``number``: None if the stage is unavailable."""
 
     key: str
     name: str
@@ -236,7 +236,7 @@ class StageView:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerView:
-    """``seen`` of ``looked_at``: how far it is with the newest conversations, which is how a late joiner gets on."""
+    """``seen`` of ``looked_at``: its progress with the newest conversations."""
 
     name: str
     state: str
@@ -252,7 +252,7 @@ class ConsumerView:
 
 
 def stages(now: Sample, past: PlotRange) -> tuple[StageView, ...]:
-    """Every stage a record passes, in its order."""
+    """The stages of a record, in order."""
 
     def stage(name: str, key: str, number: int | None, oldest: datetime | None, bad: bool = False) -> StageView:
         return StageView(
@@ -277,7 +277,7 @@ def stages(now: Sample, past: PlotRange) -> tuple[StageView, ...]:
 def consumers(
     now: Sample, past: PlotRange, registrations: Mapping[str, Registration], declared: Sequence[str]
 ) -> tuple[ConsumerView, ...]:
-    """Every consumer that was ever registered."""
+    """Every registered consumer, also the retired."""
     return tuple(_consumer(registration, now, past, name in declared) for name, registration in registrations.items())
 
 
@@ -318,9 +318,9 @@ def plot(
     *,
     written: Callable[[float], str] = lambda value: f"{value:g}",
 ) -> Plot | None:
-    """A line over time, lowest at the bottom, which breaks where nobody looked or nothing answered.
+    """A line over time; it breaks where samples are missing.
 
-    It begins with the span, or with what is known where that is less. None where not two values are known.
+    It begins with the span, or with the first value if that is later. None if fewer than two values are known.
     """
     known = [value for _, value in values if value is not None]
     since = max(values[0][0], past.now - past.span.length)

@@ -1,4 +1,4 @@
-"""Templates into answers, with the headers that keep a page to itself."""
+"""Renders templates, with security headers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Only what this server serves runs, styles, is shown or is called: whatever a message holds, it stays text."""
+"""Everything comes from this server, so a message cannot add scripts, styles or images."""
 
 HEADERS = {
     "content-security-policy": POLICY,
@@ -48,7 +48,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. ``who`` calls (None before a login), ``now`` and the address are there for every template."""
+    """A page. Every template gets ``who`` (the caller; None before a login), ``now`` and ``path``."""
     caller: Caller | None = getattr(request.state, "caller", None)
     now: datetime = request.app.state.backbone.clock()
     body = (
@@ -93,7 +93,7 @@ def _age(now: datetime, at: datetime | timedelta) -> str:
 
 
 def conversation_path(conversation_id: str) -> str:
-    """Where its page is; an id may hold any character."""
+    """The path of a conversation's page; an id may have any characters."""
     return f"/conversations/{quote(conversation_id, safe='')}"
 
 

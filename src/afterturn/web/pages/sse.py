@@ -15,11 +15,11 @@ from afterturn.web.api.scoped_store import ScopedStore
 from afterturn.web.pages.rendering import HEADERS
 
 Look = Callable[[ScopedStore], Awaitable[dict[str, object]]]
-"""Reads what a page is sent, within the caller's scope: numbers and states only."""
+"""Reads the state that a page is sent, within the caller's scope: numbers and states only."""
 
 
 class EventStreams:
-    """``every``: seconds between two looks; after ``looks`` of them a page has to connect anew."""
+    """``every``: seconds between two looks; after ``looks`` of them a page has to reconnect."""
 
     def __init__(self, *, every: float = 1.5, looks: int = 400) -> None:
         self.every = every
@@ -48,7 +48,7 @@ def event_stream(request: Request, look: Look) -> StreamingResponse:
 async def _events(request: Request, look: Look) -> AsyncIterator[str]:
     """Events until the session or the server ends.
 
-    A look costs the same whatever the fleet, and each one asks again what the caller may see.
+    Each look reads a bounded part of the store, and checks the caller again.
     """
     access: AccessControl = request.app.state.access
     live: EventStreams = request.app.state.live
