@@ -226,7 +226,7 @@ async def test_fields_of_another_type(rig: Rig, where: Endpoint) -> None:
                 assert error_of(answer)["field"].startswith(name)
 
 
-@each([endpoint for endpoint in ALL if endpoint.kind == "read" and one.known])
+@each([endpoint for endpoint in ALL if endpoint.kind == "read" and endpoint.known])
 async def test_an_unknown_parameter(rig: Rig, where: Endpoint) -> None:
     """A filter that was misspelt would show what was not asked for."""
     async with unchanged(rig):
