@@ -1,12 +1,110 @@
-"""The promises that hold after any crash, restart and drain. Pure: an outcome in, what is broken out."""
+"""The promises that hold after any crash, restart and drain. Pure: an outcome in, broken promises out."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
-from tests.crash.outcome import Order, Outcome, Thread
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A call of the writer that returned. ``event_id`` and ``occurred_at`` (ms) are those of a settled turn."""
+
+    conversation_id: str
+    message_ids: tuple[str, ...]
+    event_id: str | None = None
+    occurred_at: int | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    id: str
+    at: datetime
+    inbound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """``occurred_at`` in milliseconds; ``last_seq``: how many messages the conversation had when it was settled."""
+
+    occurred_at: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStamp:
+    through: int | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation as the store tells it; ``messages`` in thread order, ``settled_at`` in milliseconds.
+
+    ``clean``: what each consumer whose outcome doesn't depend on windows stamps when it sees all of it in one run.
+    """
+
+    id: str
+    settled_at: int | None
+    messages: tuple[StoredMessage, ...]
+    turns: tuple[StoredTurn, ...]
+    stamps: Mapping[str, StoredStamp]
+    clean: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> tuple[StoredMessage, ...]:
+        """The messages up to the newest settled turn."""
+        return self.messages[: self.turns[-1].last_seq] if self.turns else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A work order; ``message_id`` and ``category`` are its cause."""
+
+    id: str
+    conversation_id: str
+    message_id: str
+    category: str
+    urgency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A request that reached the receiver. ``kind``: package or alert; ``id`` its idempotency key."""
+
+    kind: str
+    id: str
+    content: str
+    conversation_id: str
+    message_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``attempted``: for each conversation, the messages of each single call that was ever planned.
+
+    ``swept``: what only the sweep of the last drain brought to its consumers. ``dead_letters``: records that workers
+    took five times and died each time; ``revived``: reactions of which the same was true, and which were retried.
+    """
+
+    acknowledged: tuple[Acknowledged, ...]
+    attempted: Mapping[str, tuple[tuple[str, ...], ...]]
+    threads: tuple[Thread, ...]
+    consumers: tuple[str, ...]
+    orders: tuple[Order, ...]
+    clean_orders: tuple[Order, ...]
+    heard: tuple[Heard, ...]
+    debts: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    swept: tuple[str, ...] = ()
+    dead_letters: int = 0
+    revived: int = 0
+    integrity: tuple[str, ...] = ("ok",)
 
 
 def broken(outcome: Outcome) -> list[str]:
@@ -28,15 +126,15 @@ def _acknowledged(outcome: Outcome) -> Iterator[str]:
             yield f"conversation {ack.conversation_id!r} is gone"
             continue
         place = {message.id: number for number, message in enumerate(thread.messages, 1)}
-        if missing := [one for one in ack.message_ids if one not in place]:
+        if missing := [message_id for message_id in ack.message_ids if message_id not in place]:
             yield f"{ack.conversation_id!r} lost {missing}"
             continue
         if ack.event_id is None:
             continue
-        turn = next((one for one in thread.turns if one.occurred_at == ack.occurred_at), None)
+        turn = next((settled for settled in thread.turns if settled.occurred_at == ack.occurred_at), None)
         if turn is None:
             yield f"{ack.conversation_id!r} lost the turn {ack.event_id}"
-        elif any(place[one] > turn.last_seq for one in ack.message_ids):
+        elif any(place[message_id] > turn.last_seq for message_id in ack.message_ids):
             yield f"{ack.event_id} does not reach up to its messages"
 
 
@@ -56,19 +154,19 @@ def _whole(outcome: Outcome) -> Iterator[str]:
     """The messages of one call are all there or none of them is."""
     stored = {thread.id: {message.id for message in thread.messages} for thread in outcome.threads}
     for conversation_id, calls in outcome.attempted.items():
-        there = stored.get(conversation_id, set())
+        stored_ids = stored.get(conversation_id, set())
         for call in calls:
-            found = there.intersection(call)
-            if found and len(found) < len(call):
-                yield f"{conversation_id!r} has {sorted(found)} of {list(call)}"
-        if strange := there - {one for call in calls for one in call}:
-            yield f"{conversation_id!r} has messages that nobody sent: {sorted(strange)}"
+            stored_part = stored_ids.intersection(call)
+            if stored_part and len(stored_part) < len(call):
+                yield f"{conversation_id!r} has {sorted(stored_part)} of {list(call)}"
+        if unknown := stored_ids - {message_id for call in calls for message_id in call}:
+            yield f"{conversation_id!r} has messages that nobody sent: {sorted(unknown)}"
 
 
 def _order(outcome: Outcome) -> Iterator[str]:
     """Messages stand in the order in which they were sent, turns are strictly later one after the other."""
     for thread in outcome.threads:
-        sent = {one: number for number, one in enumerate(_sent(outcome, thread))}
+        sent = {message_id: number for number, message_id in enumerate(_sent(outcome, thread))}
         places = [sent[message.id] for message in thread.messages if message.id in sent]
         if any(later <= earlier for earlier, later in pairwise(places)):
             yield f"{thread.id!r} has its messages out of order: {[message.id for message in thread.messages]}"
@@ -104,13 +202,13 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
 
 def _ledger(outcome: Outcome) -> Iterator[str]:
     yield from (f"owed: {debt}" for debt in outcome.debts)
-    yield from (f"left over: {one}" for one in outcome.left)
+    yield from (f"left over: {work}" for work in outcome.left)
 
 
 def _path(outcome: Outcome) -> Iterator[str]:
     """The stream alone brings every turn to every consumer; the sweep is for dead letters."""
     if not outcome.dead_letters:
-        yield from (f"only the sweep brought {one}" for one in outcome.swept)
+        yield from (f"only the sweep brought {reaction}" for reaction in outcome.swept)
 
 
 def _work_orders(outcome: Outcome) -> Iterator[str]:
@@ -121,8 +219,8 @@ def _work_orders(outcome: Outcome) -> Iterator[str]:
     causes = Counter((order.conversation_id, order.message_id, order.category) for order in outcome.orders)
     yield from (f"{count} for one cause: {cause}" for cause, count in causes.items() if count > 1)
     written, clean = set(outcome.orders), set(outcome.clean_orders)
-    yield from (f"missing: {_told(order)}" for order in clean - written)
-    yield from (f"not asked for: {_told(order)}" for order in written - clean)
+    yield from (f"missing: {_describe(order)}" for order in clean - written)
+    yield from (f"not asked for: {_describe(order)}" for order in written - clean)
 
 
 def _webhooks(outcome: Outcome) -> Iterator[str]:
@@ -136,7 +234,7 @@ def _webhooks(outcome: Outcome) -> Iterator[str]:
     for message, ids in packages.items():
         if len(ids) > 1:
             yield f"{message} was delivered under {sorted(ids)}"
-    settled = {(thread.id, one.id) for thread in outcome.threads for one in thread.settled if one.inbound}
+    settled = {(thread.id, message.id) for thread in outcome.threads for message in thread.settled if message.inbound}
     yield from (f"{message} was never delivered" for message in sorted(settled - packages.keys()))
     yield from (f"{message} was delivered and never settled" for message in sorted(packages.keys() - settled))
 
@@ -156,14 +254,14 @@ def _one_content(outcome: Outcome, kind: str) -> Iterator[str]:
     for heard in outcome.heard:
         if heard.kind == kind:
             contents[heard.id].add(heard.content)
-    yield from (f"{one} had the contents {sorted(found)}" for one, found in contents.items() if len(found) > 1)
+    yield from (f"{id_} had the contents {sorted(versions)}" for id_, versions in contents.items() if len(versions) > 1)
 
 
 def _sent(outcome: Outcome, thread: Thread) -> list[str]:
-    return [one for call in outcome.attempted.get(thread.id, ()) for one in call]
+    return [message_id for call in outcome.attempted.get(thread.id, ()) for message_id in call]
 
 
-def _told(order: Order) -> str:
+def _describe(order: Order) -> str:
     return f"{order.category} ({order.urgency}) for {order.message_id!r} of {order.conversation_id!r}"
 
 

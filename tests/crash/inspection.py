@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.crash.outcome import (
+from tests.crash.checker import (
     Acknowledged,
     Heard,
     Order,

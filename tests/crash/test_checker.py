@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.crash.checker import CHECKS, broken
-from tests.crash.outcome import (
+from tests.crash.checker import (
+    CHECKS,
     Acknowledged,
     Heard,
     Order,
@@ -17,6 +17,7 @@ from tests.crash.outcome import (
     StoredStamp,
     StoredTurn,
     Thread,
+    broken,
 )
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
