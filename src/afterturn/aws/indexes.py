@@ -93,9 +93,9 @@ class TableIndexes:
         action = index_action(await self._describe(), index)
 
         async def look(waited: float) -> None:
-            found = _indexes_of(await self._describe()).get(index.name)
-            if found is not None:
-                progress = IndexProgress(index.name, _status(found), bool(found.get("Backfilling")), waited)
+            current = _indexes_of(await self._describe()).get(index.name)
+            if current is not None:
+                progress = IndexProgress(index.name, _status(current), bool(current.get("Backfilling")), waited)
                 report(progress)
 
         if action is IndexAction.CREATE:
@@ -112,12 +112,12 @@ class TableIndexes:
     async def _wait(self, index: Index, look: Callable[[float], Any]) -> None:
         state = "missing"
         async for waited in self._patience.looks():
-            found = _indexes_of(await self._describe()).get(index.name)
-            if found is not None and is_ready(found):
+            current = _indexes_of(await self._describe()).get(index.name)
+            if current is not None and is_ready(current):
                 return
-            if found is not None and _status(found) == "DELETING":
+            if current is not None and _status(current) == "DELETING":
                 raise StoreForeign(f"index {index.name} of table {self._names.table} is being deleted by someone else")
-            state = "missing" if found is None else _state(found)
+            state = "missing" if current is None else _state(current)
             await look(waited)
         raise TimedOut(
             f"index {index.name} of table {self._names.table} is {state} after {self._patience.timeout:.0f} s; AWS "
@@ -135,13 +135,13 @@ def index_action(description: Mapping[str, Any], index: Index) -> IndexAction:
     """Decide from DescribeTable what adding an index takes. Raises as :meth:`TableIndexes.add`."""
     table = description["TableName"]
     existing = _indexes_of(description)
-    found = existing.pop(index.name, None)
-    if found is not None:
-        if (problem := _definition_problem(found, index)) is not None:
+    current = existing.pop(index.name, None)
+    if current is not None:
+        if (problem := _definition_problem(current, index)) is not None:
             raise StoreForeign(f"index {index.name} of table {table} {problem}")
-        if _status(found) == "DELETING":
+        if _status(current) == "DELETING":
             raise StoreBusy(f"index {index.name} of table {table} is being deleted; run this again later")
-        return IndexAction.NOTHING if is_ready(found) else IndexAction.WAIT
+        return IndexAction.NOTHING if is_ready(current) else IndexAction.WAIT
     for name, other in existing.items():
         if not is_ready(other):
             raise StoreBusy(
@@ -158,39 +158,41 @@ def index_states(description: Mapping[str, Any]) -> tuple[IndexState, ...]:
     existing = _indexes_of(description)
     known = [_index_state(index, existing.pop(index.name, None)) for index in ALL_INDEXES]
     others = [
-        IndexState(name, "not afterturn's", _HOLDS.get(found["Projection"]["ProjectionType"], "some"), _count(found))
-        for name, found in existing.items()
+        IndexState(
+            name, "not afterturn's", _HOLDS.get(current["Projection"]["ProjectionType"], "some"), _count(current)
+        )
+        for name, current in existing.items()
     ]
     return (*known, *others)
 
 
-def _index_state(index: Index, found: Mapping[str, Any] | None) -> IndexState:
+def _index_state(index: Index, current: Mapping[str, Any] | None) -> IndexState:
     holds = "whole rows" if index.whole else "keys"
-    if found is None:
+    if current is None:
         return IndexState(index.name, "not needed" if index is RECENCY_B else "missing", holds, None)
-    state = _definition_problem(found, index) or ("ready" if is_ready(found) else _state(found))
-    return IndexState(index.name, state, holds, _count(found))
+    state = _definition_problem(current, index) or ("ready" if is_ready(current) else _state(current))
+    return IndexState(index.name, state, holds, _count(current))
 
 
-def _definition_problem(found: Mapping[str, Any], index: Index) -> str | None:
-    if found["KeySchema"] != index.definition()["KeySchema"]:
+def _definition_problem(current: Mapping[str, Any], index: Index) -> str | None:
+    if current["KeySchema"] != index.definition()["KeySchema"]:
         return f"has other keys than {index.pk} and {index.sk}"
-    if index.whole and found["Projection"]["ProjectionType"] != "ALL":
+    if index.whole and current["Projection"]["ProjectionType"] != "ALL":
         return "does not hold whole rows (projection ALL)"
     return None
 
 
 def _indexes_of(description: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {found["IndexName"]: found for found in description.get("GlobalSecondaryIndexes", ())}
+    return {current["IndexName"]: current for current in description.get("GlobalSecondaryIndexes", ())}
 
 
-def _status(found: Mapping[str, Any]) -> str:
-    return str(found.get("IndexStatus", "ACTIVE"))
+def _status(current: Mapping[str, Any]) -> str:
+    return str(current.get("IndexStatus", "ACTIVE"))
 
 
-def _state(found: Mapping[str, Any]) -> str:
-    return f"{_status(found)}, backfilling" if found.get("Backfilling") else _status(found)
+def _state(current: Mapping[str, Any]) -> str:
+    return f"{_status(current)}, backfilling" if current.get("Backfilling") else _status(current)
 
 
-def _count(found: Mapping[str, Any]) -> int | None:
-    return found.get("ItemCount")
+def _count(current: Mapping[str, Any]) -> int | None:
+    return current.get("ItemCount")

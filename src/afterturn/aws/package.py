@@ -102,10 +102,10 @@ def build(part: str, site: Path, included: Sequence[Path] = (), services: Iterab
     contents |= {f"afterturn/{name}": path for name, path in _files(ours)}
     contents |= _metadata()
     contents[HANDLER_MODULE] = f"from afterturn.bootstrap.lambda_{part} import handler\n".encode()
-    for given in included:
-        for name, path in _included(given):
+    for root in included:
+        for name, path in _included(root):
             if name in contents:
-                raise InvalidInput(f"--include {given}: {name} is in the zip already")
+                raise InvalidInput(f"--include {root}: {name} is in the zip already")
             contents[name] = path
     return _pack(contents)
 
@@ -113,10 +113,10 @@ def build(part: str, site: Path, included: Sequence[Path] = (), services: Iterab
 def check_included(included: Iterable[Path]) -> frozenset[str]:
     """The names that what is included has in the zip. Raises InvalidInput for what is missing, or there twice."""
     names: set[str] = set()
-    for given in included:
-        for name, _ in _included(given):
+    for root in included:
+        for name, _ in _included(root):
             if name in names:
-                raise InvalidInput(f"--include {given}: {name} is in the zip already")
+                raise InvalidInput(f"--include {root}: {name} is in the zip already")
             names.add(name)
     return frozenset(names)
 
@@ -129,14 +129,14 @@ def read(path: Path) -> Package:
         raise InvalidInput(f"--zip {path}: {error.strerror}") from error
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [one for one in archive.infolist() if not one.is_dir()]
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     except zipfile.BadZipFile as error:
         raise InvalidInput(f"--zip {path}: it is no zip file") from error
-    found = Package(data, frozenset(one.filename for one in entries), sum(one.file_size for one in entries))
+    package = Package(data, frozenset(entry.filename for entry in entries), sum(entry.file_size for entry in entries))
     for name in ("afterturn", "index"):
-        if not found.has_module(name):
+        if not package.has_module(name):
             raise InvalidInput(f"--zip {path}: it has no {name} at its root; `afterturn aws deploy --out` makes one")
-    return found
+    return package
 
 
 def check_target(out: Path) -> None:
@@ -199,17 +199,17 @@ def _is_needed(name: PurePosixPath, services: frozenset[str]) -> bool:
     return name.parts[:3] != ("temporalio", "bridge", "sdk-core")  # the sources of its compiled half
 
 
-def _included(given: Path) -> Iterator[tuple[str, Path]]:
+def _included(root: Path) -> Iterator[tuple[str, Path]]:
     """A file under its name, a folder under its own. Hidden files stay out: they hold secrets, or histories."""
-    if given.is_dir():
-        top = given.resolve().name
-        for name, path in _files(given):
+    if root.is_dir():
+        top = root.resolve().name
+        for name, path in _files(root):
             if not any(part.startswith(".") for part in PurePosixPath(name).parts):
                 yield f"{top}/{name}", path
-    elif given.is_file():
-        yield given.name, given
+    elif root.is_file():
+        yield root.name, root
     else:
-        raise InvalidInput(f"--include {given}: there is no such file or folder")
+        raise InvalidInput(f"--include {root}: there is no such file or folder")
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -234,8 +234,8 @@ def _pack(contents: Mapping[str, Path | bytes]) -> Package:
     unzipped = 0
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(contents):
-            given = contents[name]
-            data = given if isinstance(given, bytes) else given.read_bytes()
+            source = contents[name]
+            data = source if isinstance(source, bytes) else source.read_bytes()
             entry = zipfile.ZipInfo(name, _NEW_YEAR)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3  # Unix, wherever it is made: the mode counts there
@@ -256,8 +256,8 @@ def install(
 ) -> None:
     """Install the dependencies of a function into a folder. Raises ConfigError with pip's last lines."""
     whole = needs(part, _requirements(), channels=channels)
-    copied = sorted(UNBUILT & {_name_of(one) for one in whole})
-    needed = [one for one in whole if _name_of(one) not in copied]
+    copied = sorted(UNBUILT & {_name_of(requirement) for requirement in whole})
+    needed = [requirement for requirement in whole if _name_of(requirement) not in copied]
     for name in copied:
         needed += _copy(name, folder)
     with tempfile.TemporaryDirectory() as apart:
@@ -282,34 +282,34 @@ def install(
 def _copy(name: str, folder: Path) -> list[str]:
     """Lay a package that is installed here into a folder; returns what it requires. Raises MissingExtra."""
     try:
-        found = distribution(name)
+        installed = distribution(name)
     except PackageNotFoundError:
         raise MissingExtra(
             f"{name} is not installed here, and the webhook function needs it: pip install 'afterturn[aws,channels]'"
         ) from None
-    for file in found.files or ():
+    for file in installed.files or ():
         if file.suffix == ".py" or file.name == "METADATA":
             to = folder / file
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(file.locate()), to)
-    return [one.partition(";")[0].strip() for one in found.requires or () if "extra ==" not in one]
+    return [each.partition(";")[0].strip() for each in installed.requires or () if "extra ==" not in each]
 
 
 def _name_of(requirement: str) -> str:
-    found = _NAME.match(requirement)
-    return found[0].lower() if found else ""
+    match = _NAME.match(requirement)
+    return match[0].lower() if match else ""
 
 
 def needs(part: str, requirements: Iterable[str], *, channels: bool = False) -> list[str]:
     """Of afterturn's own requirements, as its metadata tells them, those of a function."""
-    found, extras = [], EXTRAS[part] | (OF_CHANNELS if channels and part == "webhooks" else frozenset())
-    for one in requirements:
-        text, _, marker = one.partition(";")
+    chosen, extras = [], EXTRAS[part] | (OF_CHANNELS if channels and part == "webhooks" else frozenset())
+    for requirement in requirements:
+        text, _, marker = requirement.partition(";")
         extra = _EXTRA.search(marker)
         name = _name_of(text)
         if name and name not in COMMAND_ONLY and (extra is None or extra[1] in extras):
-            found.append(text.strip())
-    return sorted(found)
+            chosen.append(text.strip())
+    return sorted(chosen)
 
 
 def pins(installed: Iterable[tuple[str | None, str]]) -> list[str]:

@@ -146,9 +146,9 @@ async def look_up(account: Account, part: Part, names: Names, *, expected: str |
                 "was changed"
             )
         versions = [
-            int(found["Version"])
-            for found in await list_all(client, "list_versions_by_function", "Versions", FunctionName=name)
-            if found["Version"] != "$LATEST"
+            int(each["Version"])
+            for each in await list_all(client, "list_versions_by_function", "Versions", FunctionName=name)
+            if each["Version"] != "$LATEST"
         ]
         aliases = await list_all(client, "list_aliases", "Aliases", FunctionName=name)
     newest = await _version(account, name, str(max(versions))) if versions else None
@@ -158,7 +158,7 @@ async def look_up(account: Account, part: Part, names: Names, *, expected: str |
         newest or {},
         alias,
         tuple(sorted(versions)),
-        frozenset(version for found in aliases for version in _named(found)),
+        frozenset(version for each in aliases for version in _named(each)),
     )
 
 
@@ -286,15 +286,19 @@ async def _ready(account: Account, name: str, patience: Patience, version: str =
     state = update = "unknown"
     async for _ in patience.looks():
         with translated_function(f"function {name}"):
-            found: Mapping[str, Any] = await account.functions.get_function_configuration(
+            configuration: Mapping[str, Any] = await account.functions.get_function_configuration(
                 FunctionName=name, Qualifier=version
             )
-        state, update = found.get("State", "Active"), found.get("LastUpdateStatus", "Successful")
+        state, update = configuration.get("State", "Active"), configuration.get("LastUpdateStatus", "Successful")
         if "Failed" in (state, update):
-            reason = found.get("LastUpdateStatusReasonCode") or found.get("StateReasonCode") or "no reason given"
+            reason = (
+                configuration.get("LastUpdateStatusReasonCode")
+                or configuration.get("StateReasonCode")
+                or "no reason given"
+            )
             raise StoreError(f"Lambda could not update function {name} ({reason}); repair that, and run this again")
         if update == "Successful" and state in ("Active", "Inactive"):
-            return found
+            return configuration
     raise TimedOut(
         f"function {name} is not ready after {patience.timeout:.0f} s (state {state}, update {update}); AWS "
         "continues: run this again to wait on"
@@ -460,13 +464,13 @@ def rolled_back(withdrawn: str) -> str:
 
 def before(alias: Mapping[str, Any]) -> str | None:
     """The version that served before the last deployment; None after the first one, or after a rollback."""
-    found = _DEPLOYED.match(str(alias.get("Description") or ""))
-    return found[1] if found else None
+    match = _DEPLOYED.match(str(alias.get("Description") or ""))
+    return match[1] if match else None
 
 
 def _withdrawn(alias: Mapping[str, Any]) -> str | None:
-    found = _ROLLED_BACK.match(str(alias.get("Description") or ""))
-    return found[1] if found else None
+    match = _ROLLED_BACK.match(str(alias.get("Description") or ""))
+    return match[1] if match else None
 
 
 def _named(alias: Mapping[str, Any]) -> Iterator[str]:
@@ -479,13 +483,13 @@ def content_changes(function: Mapping[str, Any], sha256: str, variables: Mapping
     """What differs between a function's configuration and what it is to have; variables by name, without values."""
     if function.get("CodeSha256") != sha256:
         yield "code"
-    found = function.get("Environment", {}).get("Variables", {})
-    for name in sorted(found.keys() | variables.keys()):
-        if name not in found:
+    current = function.get("Environment", {}).get("Variables", {})
+    for name in sorted(current.keys() | variables.keys()):
+        if name not in current:
             yield f"variable {name}: set"
         elif name not in variables:
             yield f"variable {name}: removed"
-        elif found[name] != variables[name]:
+        elif current[name] != variables[name]:
             yield f"variable {name}: changed"
 
 
@@ -612,11 +616,11 @@ async def _refuse_other_readers(account: Account, names: Names, function: str) -
 async def _version(account: Account, name: str, version: str) -> Mapping[str, Any] | None:
     """The configuration of a published version; None if there is none."""
     with translated_function(f"version {version} of function {name}"):
-        found: Mapping[str, Any] | None = await if_exists(
+        configuration: Mapping[str, Any] | None = await if_exists(
             account.functions.get_function_configuration(FunctionName=name, Qualifier=version)
         )
     # The emulator answers for any number with the unpublished configuration.
-    return found if found is not None and str(found.get("Version")) == version else None
+    return configuration if configuration is not None and str(configuration.get("Version")) == version else None
 
 
 _BY_CODE: Mapping[str, tuple[type[ConfigError | StoreError], str]] = {

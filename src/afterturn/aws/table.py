@@ -78,18 +78,18 @@ def check_description(description: Mapping[str, Any], wanted: Iterable[Index] = 
         raise StoreForeign(f"table {name} is not afterturn's: its key is not PK and SK; name another one")
     if description.get("TableStatus") not in ("ACTIVE", "UPDATING"):
         raise StoreBusy(f"table {name} is {description.get('TableStatus')}; try again when it is ACTIVE")
-    there = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
+    existing = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
     for index in wanted:
-        found = there.get(index.name)
-        if found is None:
+        current = existing.get(index.name)
+        if current is None:
             raise StoreForeign(
                 f"table {name} has no index {index.name}; add it with `afterturn aws index add {index.name}`"
             )
-        if found["KeySchema"] != _key_schema(index.pk, index.sk):
+        if current["KeySchema"] != _key_schema(index.pk, index.sk):
             raise StoreForeign(f"index {index.name} of table {name} has other keys than {index.pk} and {index.sk}")
-        if index.whole and found["Projection"]["ProjectionType"] != "ALL":
+        if index.whole and current["Projection"]["ProjectionType"] != "ALL":
             raise StoreForeign(f"index {index.name} of table {name} does not hold whole rows (projection ALL)")
-        if not is_ready(found):
+        if not is_ready(current):
             raise StoreBusy(
                 f"index {index.name} of table {name} is still being filled; `afterturn aws index add {index.name}` "
                 "waits until it is ready"

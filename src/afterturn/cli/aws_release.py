@@ -177,8 +177,8 @@ def deploy(
                 version = await release.deploy(
                     account, function, lane.names, planned, bucket=bucket, patience=patience, report=note
                 )
-            found = await stack.describe(account, lane.names)
-            url = None if found is None or function is Part.BRIDGE else found.outputs.get("WebhooksUrl")
+            existing = await stack.describe(account, lane.names)
+            url = None if existing is None or function is Part.BRIDGE else existing.outputs.get("WebhooksUrl")
             result = {
                 "lane": lane.lane,
                 "account": account.identity.account,

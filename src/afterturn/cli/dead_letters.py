@@ -23,16 +23,19 @@ app = typer.Typer(help="Stream records that cannot be handled.", no_args_is_help
 @app.command("list")
 def list_(ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: Profiled = None, db: Db = None) -> None:
     """List dead letters, oldest first."""
-    found = asyncio.run(_letters(ctx, db, limit + 1))
-    complete, found = len(found) <= limit, found[:limit]
+    letters = asyncio.run(_letters(ctx, db, limit + 1))
+    complete, letters = len(letters) <= limit, letters[:limit]
     if json_:
-        write_json({"deadLetters": [shapes.dead_letter(one) for one in found], "complete": complete})
+        write_json({"deadLetters": [shapes.dead_letter(each) for each in letters], "complete": complete})
         return
     table(
         ("ID", "QUEUE", "GROUP", "CONSUMER", "RECEIVES", "DIED", "REASON"),
-        [(one.id, one.queue.value, one.group, one.consumer, one.receives, one.died_at, one.reason) for one in found],
+        [
+            (each.id, each.queue.value, each.group, each.consumer, each.receives, each.died_at, each.reason)
+            for each in letters
+        ],
     )
-    note("`afterturn dead-letters redrive` sends them again." if found else "There are no dead letters.")
+    note("`afterturn dead-letters redrive` sends them again." if letters else "There are no dead letters.")
     if not complete:
         note(f"There are more than {limit}; raise --limit.")
 
@@ -46,11 +49,11 @@ def show(
     db: Db = None,
 ) -> None:
     """Show a dead letter with its body."""
-    one = _chosen(asyncio.run(_letters(ctx, db, _ALL)), [letter])[0]
+    record = _chosen(asyncio.run(_letters(ctx, db, _ALL)), [letter])[0]
     if json_:
-        write_json(shapes.dead_letter(one))
+        write_json(shapes.dead_letter(record))
     else:
-        facts([(name, value) for name, value in shapes.dead_letter(one).items()])
+        facts([(name, value) for name, value in shapes.dead_letter(record).items()])
 
 
 @app.command()
@@ -80,14 +83,14 @@ async def _letters(ctx: typer.Context, db: Any, limit: int) -> Sequence[DeadLett
 
 async def _redrive(ctx: typer.Context, db: Any, letters: list[str] | None) -> int:
     async with open_existing(cli_settings(ctx, db)) as backbone:
-        found = await backbone.stream.dead_letters(limit=_ALL)
-        chosen = found if letters is None else _chosen(found, letters)
-        return await backbone.stream.redrive([one.id for one in chosen])
+        dead = await backbone.stream.dead_letters(limit=_ALL)
+        chosen = dead if letters is None else _chosen(dead, letters)
+        return await backbone.stream.redrive([record.id for record in chosen])
 
 
-def _chosen(found: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
-    by_id = {one.id: one for one in found}
-    for wanted in ids:
-        if wanted not in by_id:
-            raise NotFound(f"there is no dead letter {wanted!r}; `afterturn dead-letters list` lists them")
-    return [by_id[wanted] for wanted in dict.fromkeys(ids)]
+def _chosen(records: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
+    by_id = {record.id: record for record in records}
+    for letter_id in ids:
+        if letter_id not in by_id:
+            raise NotFound(f"there is no dead letter {letter_id!r}; `afterturn dead-letters list` lists them")
+    return [by_id[letter_id] for letter_id in dict.fromkeys(ids)]

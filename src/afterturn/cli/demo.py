@@ -88,7 +88,9 @@ async def _demo(app: App, settings: Settings) -> Exit:
         _print_alerts(await _alerts(backbone, rows), now)
         _print_orders(await backbone.store.work_orders(limit=10_000), now)
         audit = await backbone.ledger.audit(grace=timedelta(0))
-        live = [name for name, one in (await backbone.store.registrations()).items() if one.state is ConsumerState.LIVE]
+        live = [
+            name for name, each in (await backbone.store.registrations()).items() if each.state is ConsumerState.LIVE
+        ]
     _print_audit(audit, left, live)
     _print_further(settings, rows)
     return Exit.OK if is_clean(left, audit) else Exit.OWED
@@ -97,21 +99,21 @@ async def _demo(app: App, settings: Settings) -> Exit:
 async def _settle(backbone: Backbone) -> ImportCounts:
     """Voice calls utterance by utterance, then every turn in the way that an import takes."""
     scripted = list(sample(backbone.clock()))
-    await asyncio.gather(*(_speak(backbone, one) for one in scripted))
+    await asyncio.gather(*(_speak(backbone, each) for each in scripted))
     loader = Loader(backbone, on_bad=lambda record: note(f"bad: {record}"))
     await loader.load(_conversations(scripted), asyncio.Event())
-    loader.counts.messages += sum(len(one.spoken) for one in scripted)
+    loader.counts.messages += sum(len(each.spoken) for each in scripted)
     return loader.counts
 
 
-async def _speak(backbone: Backbone, one: Scripted) -> None:
-    for message in one.spoken:
-        await backbone.save_messages(one.conversation.meta, [message])
+async def _speak(backbone: Backbone, script: Scripted) -> None:
+    for message in script.spoken:
+        await backbone.save_messages(script.conversation.meta, [message])
 
 
 def _conversations(scripted: Sequence[Scripted]) -> Iterator[ImportedConversation]:
-    for one in scripted:
-        yield one.conversation
+    for script in scripted:
+        yield script.conversation
 
 
 def _print_work(tally: ImportCounts, consumers: Sequence[str], settling: float, reacting: float) -> None:
@@ -140,19 +142,19 @@ class _RedAlert:
 async def _alerts(backbone: Backbone, rows: Sequence[InboxRow]) -> list[_RedAlert]:
     """The emergencies that the maintenance consumer stamped, with the message that raised each; newest first."""
     longest = backbone.settings.effects_max_age
-    found = []
+    alerts = []
     for row in rows:
         episodes = row.stamp("maintenance").get("episodes")
         if not isinstance(episodes, dict) or not episodes:
             continue
-        messages = {one.id: one for one in await backbone.store.messages(row.conversation.id)}
+        messages = {message.id: message for message in await backbone.store.messages(row.conversation.id)}
         settled_at = row.conversation.settled_at or row.conversation.created_at
         history = longest is not None and backbone.clock() - settled_at > longest
         for kind, episode in episodes.items():
             message = messages.get(str(episode.get("messageId"))) if isinstance(episode, dict) else None
             if message is not None:
-                found.append(_RedAlert(row, kind, message, history))
-    return sorted(found, key=lambda alert: alert.message.at, reverse=True)
+                alerts.append(_RedAlert(row, kind, message, history))
+    return sorted(alerts, key=lambda alert: alert.message.at, reverse=True)
 
 
 def _print_alerts(alerts: Sequence[_RedAlert], now: datetime) -> None:
