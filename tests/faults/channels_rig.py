@@ -14,11 +14,10 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 from tests.unit.channels.channels import NOW, sample
-from tests.unit.channels.endpoints import endpoints_of
+from tests.unit.channels.endpoints import SECRETS, endpoints_of
 from tests.unit.channels.job_runners import auto_reply, outbox
-from tests.unit.channels.provider_calls import AUTH_TOKEN, BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
+from tests.unit.channels.provider_calls import BEHIND, BOT, DESK, ELM, OURS, PUBLIC, Call
 from tests.unit.channels.sending.rig import calling, serving
-from tests.unit.channels.sns_rig import TOPIC
 from tests.unit.channels.telegram import test_send as telegram_test
 from tests.unit.channels.test_turns import SECRET
 from tests.unit.channels.twilio import test_send as twilio_test
@@ -48,21 +47,6 @@ from afterturn.web.app import make_app
 from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, TokenFile, add_token, digest_of
 from afterturn.web.webhooks import mount_webhooks
-
-SECRETS = Settings(
-    twilio_auth_token=AUTH_TOKEN,
-    telegram_secret="hush",
-    telegram_token=f"{BOT}:hush",
-    sns_topics=(TOPIC,),
-    graph_client_state="hush",
-    vapi_secret="hush",
-    retell_api_key="key_1",
-    livekit_api_key="key_1",
-    livekit_api_secret="hush",
-    web_secret=SecretStr(SECRET),
-    own_addresses=(DESK, ELM),
-    phone_region="US",
-)
 
 
 class Mailer:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.faults.channels_rig import Desk, opened, yes
-from tests.unit.channels.provider_calls import CHAT, LOGIN, OURS, THEIRS, mail_call, mime, said, sms
-from tests.unit.channels.sending.rig import Fault, Told
+from tests.unit.channels.provider_calls import CHAT, OURS, THEIRS, mail_call, mime, said, sms
+from tests.unit.channels.sending.rig import Told
 
 from afterturn.channels.state import SendStatus
 
@@ -58,16 +58,6 @@ async def test_stop_while_somebody_is_being_asked_is_the_last_word(tmp_path: Pat
         assert one.twilio.sent == []
 
 
-async def test_what_a_person_writes_after_stop_is_tried_and_the_provider_decides(desk: Desk) -> None:
-    await desk.hear(sms(1, "STOP"))
-    headers = {**LOGIN, "idempotency-key": "k-1"}
-    answer = await desk.front.post(f"/api/v1/conversations/{SMS}/replies", json={"text": "Sure."}, headers=headers)
-    assert answer.status_code == 201
-    desk.twilio.opted_out.add(THEIRS)
-    await desk.work(wait=timedelta(seconds=1))
-    assert await dispatched(desk) == [("undeliverable", "opted-out")]
-
-
 async def test_stop_counts_for_one_number_and_for_one_network(desk: Desk) -> None:
     await desk.hear(
         sms(1, "STOP"),
@@ -91,44 +81,6 @@ async def test_a_clock_that_was_ahead_delays_no_answer_and_loses_no_stop(desk: D
     await desk.hear(sms(4, "STOP"), sms(5, "Are you there?"))
     await desk.work(wait=timedelta(seconds=5))
     assert len(desk.twilio.sent) == 2
-
-
-BAD: list[Any] = [
-    Told(500),
-    Told(429, b"", {"retry-after": "30"}),
-    Told(429, b'{"ok":false,"parameters":{"retry_after":30}}', {"content-type": "application/json"}),
-    Told(503, b"<html>"),
-    Fault.CLOSED_UNREAD,
-]
-
-
-@pytest.mark.parametrize("channel", ["sms", "telegram"])
-@pytest.mark.parametrize("bad", BAD, ids=["500", "429", "429 with words", "garbage", "refused"])
-async def test_what_a_provider_did_not_take_is_sent_once_when_it_does(desk: Desk, channel: str, bad: Any) -> None:
-    provider = desk.twilio if channel == "sms" else desk.telegram
-    provider.next = [bad, bad]
-    await desk.hear(sms(1) if channel == "sms" else said(1, 1, "Hello"))
-    for _ in range(6):
-        await desk.work(wait=timedelta(minutes=10))
-    states = await dispatched(desk)
-    # A server that fails may have taken it: that is left to people, and never sent twice.
-    assert states in ([("sent", None)], [("uncertain", "response-lost")])
-    assert len(provider.sent) == (states == [("sent", None)])
-
-
-GARBAGE = [Told(200), Told(200, b"<html>"), Told(200, b"[]"), Told(201, b'{"sid": 7}'), Told(200, b"\xff\xfe" * 1000)]
-
-
-@pytest.mark.parametrize("channel", ["sms", "telegram"])
-@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-async def test_a_success_that_cannot_be_read_is_not_sent_again(desk: Desk, channel: str, garbage: Told) -> None:
-    provider = desk.twilio if channel == "sms" else desk.telegram
-    provider.next = [garbage]
-    await desk.hear(sms(1) if channel == "sms" else said(1, 1, "Hello"))
-    await desk.work(wait=timedelta(seconds=1))
-    await desk.work(wait=timedelta(hours=2))
-    assert len(provider.calls) == 1
-    assert [state for state, _ in await dispatched(desk)] == ["uncertain"]
 
 
 async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: Desk) -> None:

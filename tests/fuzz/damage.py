@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz import hooks
-from tests.unit.channels import channels, mails
-from tests.unit.channels.channels import NOW, SAMPLES, request, signed_sample
+from tests.unit.channels.channels import NOW, SAMPLES, assert_fits, request, signed_sample
 from tests.unit.channels.mutations import mutate, mutate_mail
 
 from afterturn.channels.email.message import MailReceipt, read_mail
@@ -64,7 +63,18 @@ def attempt(target: Target, seed: str) -> str | None:
 def targets() -> Sequence[Target]:
     """All samples, in the order of their names; then whole webhooks, by their paths."""
     samples = [f"{path.parent.name}/{path.name}" for path in sorted(SAMPLES.rglob("*.*")) if _is_payload(path)]
-    return [*map(_target, samples), *_doors()]
+    return [*map(_target, samples), *map(_notification, sorted((SAMPLES / "ses-sns").glob("*.json"))), *_doors()]
+
+
+def _notification(path: Path) -> Target:
+    """What is in an envelope of SNS, whose signature is good."""
+    value = json.loads(path.read_bytes())
+    inner = value["Message"] if "Type" in value else json.dumps(value)
+
+    def read(raw: bytes) -> Iterable[ChannelEvent]:
+        return ses.parse_notification(raw.decode(errors="surrogateescape"), now=NOW)
+
+    return Target(f"ses-sns/{path.name} within", inner.encode(), mutate, read, assert_fits)
 
 
 def _doors() -> Iterable[Target]:
@@ -88,25 +98,23 @@ def _target(name: str) -> Target:
     body = (SAMPLES / name).read_bytes()
     if provider == "email-raw":
         receipt = MailReceipt(at=NOW, accounts=("office@example.com",), mail_id="ses-1")
-        return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), mails.assert_fits)
+        return Target(name, body, mutate_mail, lambda raw: (read_mail(raw, receipt),), assert_fits)
     if provider == "ses-sns":
-        return Target(name, body, mutate, lambda raw: ses.parse(request(raw), now=NOW), mails.assert_fits)
+        return Target(name, body, mutate, lambda raw: ses.parse(request(raw), now=NOW), assert_fits)
     if provider == "graph":
         if "get" in file:
             return Target(
-                name, body, mutate, lambda raw: (outlook_fetch.parse_fetched(_json(raw), now=NOW),), mails.assert_fits
+                name, body, mutate, lambda raw: (outlook_fetch.parse_fetched(_json(raw), now=NOW),), assert_fits
             )
         states = ("secretClientValue", "<secretClientState>")
-        return Target(
-            name, body, mutate, lambda raw: outlook.parse(request(raw), client_states=states), mails.assert_fits
-        )
+        return Target(name, body, mutate, lambda raw: outlook.parse(request(raw), client_states=states), assert_fits)
     if provider == "telegram":
         return Target(
             name,
             body,
             mutate,
             lambda raw: telegram.parse(request(raw), now=NOW, bot="bot"),
-            channels.assert_fits,
+            assert_fits,
         )
     if name.endswith(".form.txt"):
         signed, _ = signed_sample(name.removesuffix(".form.txt"))
@@ -115,9 +123,9 @@ def _target(name: str) -> Target:
         def read_form(raw: bytes) -> Iterable[ChannelEvent]:
             return read(WebhookRequest(signed.method, signed.url, signed.headers, raw), now=NOW, region="US")
 
-        return Target(name, body, mutate, read_form, channels.assert_fits)
+        return Target(name, body, mutate, read_form, assert_fits)
     voice = _VOICE[file.partition("-")[0]]
-    return Target(name, body, mutate, lambda raw: voice(request(raw), now=NOW, region="US"), channels.assert_fits)
+    return Target(name, body, mutate, lambda raw: voice(request(raw), now=NOW, region="US"), assert_fits)
 
 
 def _json(raw: bytes) -> object:

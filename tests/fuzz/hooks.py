@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
-from tests.unit.channels import channels, mails
+from tests.unit.channels import channels
 from tests.unit.channels.channels import NOW
-from tests.unit.channels.endpoints import endpoints_of
+from tests.unit.channels.endpoints import SECRETS, endpoints_of
 from tests.unit.channels.test_turns import SECRET
-from tests.web.hooked import SECRETS, SIGNED, good_bodies
+from tests.web.hooked import SIGNED, good_bodies
 from tests.web.rig import BASE
 
 from afterturn.channels.ingest import IngestResult
@@ -167,10 +167,7 @@ def assert_fits(one: Any) -> None:
         assert Turn.model_validate_json(one.model_dump_json(by_alias=True)) == one
         json.dumps(one.to_json(), ensure_ascii=False).encode()
         return
-    (mails if type(one).__name__ in _OF_MAIL else channels).assert_fits(one)
-
-
-_OF_MAIL = ("FetchRequest", "SubscriptionEvent")
+    channels.assert_fits(one)
 
 
 def at_once(doing: Coroutine[Any, Any, T]) -> T:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from urllib.parse import parse_qsl
 
 from pydantic import SecretStr
-from tests.unit.channels.endpoints import endpoints_of
-from tests.unit.channels.sns_rig import TOPIC
+from tests.unit.channels.endpoints import SECRETS, endpoints_of
+from tests.unit.channels.provider_calls import twilio_signature
 from tests.unit.channels.sns_rig import signed as sns_signed
 from tests.unit.channels.test_turns import SECRET
 from tests.unit.channels.test_turns import signed as standard
@@ -23,21 +20,7 @@ from afterturn.channels.ingest import Ingest
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
 from afterturn.channels.webhooks import WEBHOOKS_PATH, WebhookRouter
 from afterturn.clock import to_text
-from afterturn.config import Settings
 from afterturn.web.webhooks import mount_webhooks
-
-SECRETS = Settings(
-    twilio_auth_token="12345",
-    telegram_secret="hush",
-    sns_topics=(TOPIC,),
-    graph_client_state="hush",
-    vapi_secret="hush",
-    retell_api_key="key_1",
-    livekit_api_key="key_1",
-    livekit_api_secret="hush",
-    web_secret=SecretStr(SECRET),
-    phone_region="US",
-)
 
 
 def hooks(rig: Rig) -> frozenset[str]:
@@ -51,11 +34,9 @@ def hooks(rig: Rig) -> frozenset[str]:
 
 def _twilio(path: str) -> Callable[[bytes, datetime], Mapping[str, str]]:
     def sign(body: bytes, now: datetime) -> Mapping[str, str]:
-        pairs = sorted(set(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)))
-        text = BASE + path + "".join(name + value for name, value in pairs)
-        digest = hmac.new(b"12345", text.encode(), hashlib.sha1).digest()
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         return {
-            "x-twilio-signature": base64.b64encode(digest).decode(),
+            "x-twilio-signature": twilio_signature(path, pairs, public=BASE),
             "content-type": "application/x-www-form-urlencoded",
         }
 

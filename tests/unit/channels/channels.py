@@ -15,10 +15,13 @@ from afterturn.channels.types import (
     CallEvent,
     ChannelEvent,
     DeliveryUpdate,
+    FetchRequest,
     Ignored,
+    ImmediateResponse,
     InboundMessage,
     MessageEdited,
     Rejected,
+    SubscriptionEvent,
     ThreadMigrated,
     WebhookRequest,
 )
@@ -62,46 +65,58 @@ def only(arrivals: Iterable[ChannelEvent]) -> Any:
     return arrival
 
 
-def assert_fits(arrival: ChannelEvent) -> None:
-    """Whatever a foreigner sent, records can be made of it: ids are legal, texts short enough and encodable."""
-    match arrival:
+def assert_fits(event: ChannelEvent) -> None:
+    """Whatever a stranger sent, records can be made of it: ids are legal, texts short enough and encodable."""
+    match event:
         case InboundMessage():
             ConversationMeta(
-                id=arrival.thread.conversation_id,
-                channel=arrival.channel,
-                participants=arrival.participants,
-                created_at=arrival.at,
+                id=event.thread.conversation_id,
+                channel=event.channel,
+                participants=event.participants,
+                created_at=event.at,
             )
-            _message(arrival.provider_id, arrival.text, arrival.at, arrival.attachments)
-            for value in (arrival.party.account, arrival.party.sender, *([arrival.album] if arrival.album else [])):
+            for text in (event.text, event.full_text or ""):
+                _assert_message(event.provider_id, text, event.at, event.attachments)
+            for value in (event.party.account, event.party.sender, event.album or "-", *event.thread.after):
                 check_id(value)
-            assert arrival.at == NOW
-            assert arrival.sent_at is None or arrival.sent_at <= NOW
-            _assert_short(arrival.extra)
+            assert len(event.thread.after) <= 100
+            if event.channel is Channel.EMAIL:  # whose dates are its servers'
+                assert event.at <= NOW
+                assert event.sent_at is None or event.sent_at.tzinfo is not None
+            else:
+                assert event.at == NOW
+                assert event.sent_at is None or event.sent_at <= NOW
+            _assert_short({**event.extra, "subject": event.thread.subject or "-"})
         case MessageEdited():
-            check_id(arrival.thread.conversation_id)
-            _message(arrival.provider_id, arrival.text, arrival.at, arrival.attachments)
+            check_id(event.thread.conversation_id)
+            _assert_message(event.provider_id, event.text, event.at, event.attachments)
         case CallEvent():
-            ConversationMeta(id=arrival.thread.conversation_id, channel=Channel.VOICE, participants=())
-            for value in (arrival.provider_id, arrival.party.account, arrival.party.sender):
+            ConversationMeta(id=event.thread.conversation_id, channel=Channel.VOICE, participants=())
+            for value in (event.provider_id, event.party.account, event.party.sender):
                 check_id(value)
-            times = [entry.at for entry in arrival.utterances]
+            times = [entry.at for entry in event.utterances]
             assert times == sorted(times)
             assert not times or times[-1] <= NOW
-            assert len({entry.provider_id for entry in arrival.utterances}) == len(times)
-            for entry in arrival.utterances:
-                _message(entry.provider_id, entry.text, entry.at, ())
-            _assert_short(arrival.extra)
+            assert len({entry.provider_id for entry in event.utterances}) == len(times)
+            for entry in event.utterances:
+                _assert_message(entry.provider_id, entry.text, entry.at, ())
+            _assert_short(event.extra)
         case DeliveryUpdate():
-            check_id(arrival.provider_id)
-            assert arrival.error is None or len(arrival.error) < 40
+            check_id(event.provider_id)
+            assert event.at <= NOW
+            assert event.error is None or len(event.error) <= 303
         case ThreadMigrated():
-            check_id(arrival.source)
-            check_id(arrival.target)
+            check_id(event.source)
+            check_id(event.target)
+        case FetchRequest() | SubscriptionEvent():
+            assert event.source in {"s3", "graph", "sns"}
+            json.dumps(dict(event.reference), ensure_ascii=False).encode()
+        case ImmediateResponse():
+            assert event.status == 200
+            assert event.body.isprintable()
+            assert event.content_type.startswith("text/plain")
         case Ignored():
-            assert arrival.reason.replace("-", "").isalpha()
-        case _:
-            raise AssertionError(f"{type(arrival).__name__} is not of these channels")
+            assert event.reason.replace("-", "").isalpha()
 
 
 def assert_survives(attempt: Callable[[], Iterable[ChannelEvent] | None], what: str, *statuses: int) -> None:
@@ -116,7 +131,7 @@ def assert_survives(attempt: Callable[[], Iterable[ChannelEvent] | None], what: 
         raise AssertionError(what) from error
 
 
-def _message(name: str, text: str, at: datetime, attachments: tuple[Any, ...]) -> None:
+def _assert_message(name: str, text: str, at: datetime, attachments: tuple[Any, ...]) -> None:
     made = Message(
         id=name,
         provider_id=name,

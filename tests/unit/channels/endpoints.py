@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
-from tests.unit.channels.sns_rig import Served, certificate
+from pydantic import SecretStr
+from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.test_turns import SECRET
 
 from afterturn.channels.outlook import webhook as outlook
 from afterturn.channels.provider import ProviderContext
@@ -18,6 +20,23 @@ from afterturn.config import Settings
 
 CLIENT_STATES = ("secretClientValue", "<secretClientState>", "hush")
 """Those of the samples, which Microsoft's documentation has in two forms."""
+
+
+SECRETS = Settings(
+    twilio_auth_token="12345",
+    telegram_secret="hush",
+    telegram_token="110201543:hush",
+    sns_topics=(TOPIC,),
+    graph_client_state="hush",
+    vapi_secret="hush",
+    retell_api_key="key_1",
+    livekit_api_key="key_1",
+    livekit_api_secret="hush",
+    web_secret=SecretStr(SECRET),
+    own_addresses=("desk@homes.example", "elm@homes.example"),
+    phone_region="US",
+)
+"""Every provider is set up."""
 
 
 def endpoints_of(settings: Settings) -> dict[str, WebhookEndpoint]:

@@ -13,10 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from tests.unit.channels.channels import NOW, request
-from tests.unit.channels.mails import assert_fits
 
 from afterturn.channels.ses.sns import SigningCertificates, verify
-from afterturn.channels.types import ChannelEvent, Rejected, WebhookRequest
+from afterturn.channels.types import Rejected, WebhookRequest
 
 TOPIC = "arn:aws:sns:us-east-1:111111111111:SES_Inbound"
 URL = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-12345abcde.pem"
@@ -87,9 +86,3 @@ async def refusal(sent: WebhookRequest, served: Served | None = None, now: datet
     with pytest.raises(Rejected) as refused:
         await check(sent, served, now)
     return refused.value
-
-
-def only(arrivals: tuple[ChannelEvent, ...]) -> Any:
-    (arrival,) = arrivals
-    assert_fits(arrival)
-    return arrival

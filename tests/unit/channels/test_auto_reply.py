@@ -72,16 +72,6 @@ async def test_what_comes_together_is_answered_once(rig: ChannelRig) -> None:
     assert await rig.auto_reply.once() == 0
 
 
-async def test_the_parts_of_an_album_are_one_turn(rig: ChannelRig) -> None:
-    """Also where nobody answers: they come one by one, within moments."""
-    for number in range(3):
-        await rig.ingest.handle(sms(number + 1, f"picture {number}", album="A1"))
-    assert await rig.auto_reply.once() == 0
-    rig.clock.advance(timedelta(seconds=3))
-    assert await rig.auto_reply.once() == 1
-    assert (len(await rig.texts()), await rig.turns()) == (3, 1)
-
-
 @pytest.mark.parametrize("hush", list(SuppressReason))
 async def test_what_a_machine_must_not_answer_is_stored_and_left_to_people(
     rig: ChannelRig, hush: SuppressReason
@@ -185,30 +175,6 @@ async def until(condition: Any) -> None:
 
 def other(number: int, **more: Any) -> Any:
     return sms(number, thread=Thread("sms:+15550199"), **more)
-
-
-async def test_an_agent_that_hangs_holds_up_no_other_conversation_and_nothing_that_is_to_be_sent(
-    rig: ChannelRig,
-) -> None:
-    release = asyncio.Event()
-
-    async def answer(one: ReplyRequest) -> str:
-        said = [message.text for message in one.messages if message.direction is Direction.INBOUND]
-        if said == ["hang"]:
-            await release.wait()
-        return f"For {said[-1]}"
-
-    rig.responder = answer
-    provider = Provider()
-    async with running(rig, provider) as webhooks:
-        await rig.ingest.handle(sms(1, "hang"))
-        webhooks.jobs.wake()
-        await rig.ingest.handle(other(2, text="you"))
-        await until(lambda: _is(provider.got == [("For you", 0)]))
-        await rig.ingest.handle(sms(3, "and this"))  # of the one that hangs: after it, and in order
-        release.set()
-        await until(lambda: _is(len(provider.got) == 3))
-    assert (await rig.texts())[-2:] == ["For hang", "For and this"]
 
 
 async def _is(value: bool) -> bool:
@@ -405,6 +371,7 @@ async def test_a_part_of_an_album_that_comes_late_is_settled_and_one_that_comes_
     rig.responder = words("Nice") if has_responder else None
     for number in (1, 2):
         await rig.ingest.handle(sms(number, f"picture {number}", album="A1"))
+    assert await rig.auto_reply.once() == 0, "the parts of an album are waited for"
     for later in (None, 1, 3, 3):
         if later is not None:
             await rig.ingest.handle(sms(later, f"picture {later}", album="A1"))

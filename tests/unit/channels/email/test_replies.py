@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
+from pathlib import Path
 
 import pytest
 from tests.unit.channels.channels import SAMPLES, here, sample
+from tests.unit.channels.mutations import mutate_mail
 
 from afterturn.channels.email.quoting import strip_quotes
 from afterturn.errors import MissingExtra
@@ -130,3 +133,16 @@ def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 def _expected() -> dict[str, str]:
     expected: dict[str, str] = json.loads(sample("email-reply-text/expected_visible.json"))
     return expected
+
+
+ROUNDS = 60
+REPLIES = sorted((SAMPLES / "email-reply-text").glob("*.txt"))
+
+
+@here
+@pytest.mark.parametrize("path", REPLIES, ids=lambda path: path.stem)
+def test_a_damaged_text_keeps_something_that_was_said(path: Path) -> None:
+    sound = path.read_bytes()
+    for seed in range(ROUNDS):
+        text = mutate_mail(sound, random.Random(f"{path.stem}{seed}")).decode(errors="replace")
+        assert not text.strip() or strip_quotes(text).strip(), f"seed {seed}"

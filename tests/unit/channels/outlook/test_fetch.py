@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.channels.channels import here, json_request, sample
-from tests.unit.channels.sending.outlook import MAILBOX, Outlook, access, failed
+from tests.unit.channels.outlook.graph_server import MAILBOX, Outlook, access, failed
 from tests.unit.channels.sending.rig import LOST, NOW, PATIENT, Fault, Told, calling, patience, serving
 
 from afterturn.channels.http_client import HttpTimeouts

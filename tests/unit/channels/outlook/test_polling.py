@@ -9,6 +9,7 @@ import pytest
 from tests.unit.channels.outlook.graph_server import (
     DAY,
     HOUR,
+    MAILBOX,
     MINUTE,
     NOW,
     OutlookRig,
@@ -18,7 +19,6 @@ from tests.unit.channels.outlook.graph_server import (
     mail_found,
     rig,
 )
-from tests.unit.channels.sending.outlook import MAILBOX
 
 __all__ = ["clock", "exchange", "rig"]
 

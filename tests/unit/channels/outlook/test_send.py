@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.channels.sending.outlook import MAILBOX, SECRET, Outlook, access, failed
+from tests.unit.channels.outlook.graph_server import MAILBOX, SECRET, Outlook, access, failed
 from tests.unit.channels.sending.rig import (
     LOST,
     NOW,

@@ -12,6 +12,7 @@ from tests.unit.channels.outlook.graph_server import (
     HOOK,
     HOUR,
     LONGEST,
+    MAILBOX,
     MINUTE,
     NOW,
     STATE,
@@ -21,13 +22,13 @@ from tests.unit.channels.outlook.graph_server import (
     clock,
     created,
     exchange,
+    failed,
     lifecycle,
     mail_found,
     office,
     rig,
     settings_of,
 )
-from tests.unit.channels.sending.outlook import MAILBOX, failed
 from tests.unit.channels.sending.rig import Fault
 
 from afterturn import App

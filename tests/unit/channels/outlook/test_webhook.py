@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.unit.channels.channels import NOW, SAMPLES, here, json_request, request, sample
-from tests.unit.channels.mails import assert_fits
+from tests.unit.channels.channels import NOW, SAMPLES, assert_fits, here, json_request, request, sample
 
 from afterturn.channels.email.suppression import OWN_HEADER
 from afterturn.channels.outlook.fetch import parse_fetched

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.channels.channels import here, sample
 from tests.unit.channels.sending.rig import (
     LOST,
@@ -43,12 +42,12 @@ def asked(key: str = "in/1", received_at: datetime = NOW, bucket: str = BUCKET, 
     return FetchRequest("s3", reference | more)
 
 
-def of(access: Access) -> str:  # noqa: F811
+def of(access: Access) -> str:
     return f"mail-{access.access_key}"
 
 
 @asynccontextmanager
-async def bucket(access: Access, session: Any, objects: Mapping[str, bytes]) -> AsyncIterator[Any]:  # noqa: F811
+async def bucket(access: Access, session: Any, objects: Mapping[str, bytes]) -> AsyncIterator[Any]:
     async with open_s3(access, session) as client:
         await client.create_bucket(Bucket=of(access))
         for key, data in objects.items():
@@ -56,7 +55,7 @@ async def bucket(access: Access, session: Any, objects: Mapping[str, bytes]) -> 
         yield client
 
 
-async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -> None:  # noqa: F811
+async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -> None:
     async with bucket(access, session, {"in/1 ä+b": RAW}) as client:
         mail = await S3MailFetcher(client, clock=clock).fetch(asked("in/1 ä+b", bucket=of(access), spam="FAIL"))
     assert isinstance(mail, InboundMessage)
@@ -69,7 +68,7 @@ async def test_a_mail_is_fetched_as_it_lay_there(access: Access, session: Any) -
 
 
 @here
-async def test_the_mail_that_ses_tells_of_is_found_by_what_it_says(access: Access, session: Any) -> None:  # noqa: F811
+async def test_the_mail_that_ses_tells_of_is_found_by_what_it_says(access: Access, session: Any) -> None:
     message = json.loads(sample("ses-sns/inbound-s3.json"))["Message"]
     (told,) = parse_notification(message.replace(bucket_name(message), of(access)), now=NOW)
     assert isinstance(told, FetchRequest)
@@ -84,9 +83,7 @@ def bucket_name(message: str) -> str:
 
 
 async def test_of_a_mail_that_is_too_large_the_beginning_is_kept(
-    access: Access,  # noqa: F811
-    session: Any,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    access: Access, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "MAX_MAIL_BYTES", len(RAW) + 10)
     read: list[int] = []
@@ -101,7 +98,7 @@ async def test_of_a_mail_that_is_too_large_the_beginning_is_kept(
     assert read == [len(RAW) + 11]
 
 
-async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access: Access, session: Any) -> None:  # noqa: F811
+async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access: Access, session: Any) -> None:
     async with bucket(access, session, {}) as client:
         fetcher = S3MailFetcher(client, clock=clock)
         with pytest.raises(TryLater) as later:
@@ -113,7 +110,7 @@ async def test_a_mail_that_may_still_come_is_waited_for_and_then_is_gone(access:
         assert await fetcher.fetch(FetchRequest("s3", {"bucket": of(access), "key": "x"})) == Ignored("mail-gone")
 
 
-async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: Access, session: Any) -> None:  # noqa: F811
+async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: Access, session: Any) -> None:
     async with open_s3(access, session) as client:
         with pytest.raises(TryLater) as later:
             await S3MailFetcher(client, clock=clock).fetch(
@@ -123,8 +120,7 @@ async def test_a_bucket_that_is_not_there_is_a_matter_of_configuration(access: A
 
 
 async def test_only_named_buckets_are_read_and_mail_of_another_is_kept_for_when_it_is_named(
-    access: Access,  # noqa: F811
-    session: Any,  # noqa: F811
+    access: Access, session: Any
 ) -> None:
     async with bucket(access, session, {"in/1": RAW}) as client:
         with pytest.raises(TryLater) as later:
@@ -137,8 +133,7 @@ async def test_only_named_buckets_are_read_and_mail_of_another_is_kept_for_when_
 
 
 async def test_a_mail_that_ses_has_encrypted_is_not_taken_for_one_that_says_something(
-    access: Access,  # noqa: F811
-    session: Any,  # noqa: F811
+    access: Access, session: Any
 ) -> None:
     async with bucket(access, session, {}) as client:
         await client.put_object(Bucket=of(access), Key="in/1", Body=b"\x8f\x01", Metadata={"x-amz-key-v2": "AQIDAH"})
@@ -165,7 +160,7 @@ def failed(status: int, code: str) -> Told:
 
 
 @asynccontextmanager
-async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3MailFetcher]:  # noqa: F811
+async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3MailFetcher]:
     way = Access(region="eu-west-1", endpoint=url, access_key="1" * 12, secret_key="test", attempts=1, **given)
     async with open_s3(way, session) as client:
         yield S3MailFetcher(client, clock=clock)
@@ -182,9 +177,7 @@ async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3MailFe
     ],
 )
 async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_half(
-    session: Any,  # noqa: F811
-    order: Fault | Told,
-    reason: Reason,
+    session: Any, order: Fault | Told, reason: Reason
 ) -> None:
     provider = S3()
     async with serving(provider), opened(provider.url, session, read_timeout=patience(order).read) as fetcher:
@@ -195,7 +188,7 @@ async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_
     assert "ada@" not in repr(later.value)
 
 
-async def test_the_next_one_is_had_after_a_failure(session: Any) -> None:  # noqa: F811
+async def test_the_next_one_is_had_after_a_failure(session: Any) -> None:
     provider = S3()
     async with serving(provider), opened(provider.url, session) as fetcher:
         provider.next = [Fault.CUT]
@@ -204,7 +197,7 @@ async def test_the_next_one_is_had_after_a_failure(session: Any) -> None:  # noq
         assert isinstance(await fetcher.fetch(asked()), InboundMessage)
 
 
-async def test_where_s3_cannot_be_reached_it_is_tried_later(session: Any) -> None:  # noqa: F811
+async def test_where_s3_cannot_be_reached_it_is_tried_later(session: Any) -> None:
     async with opened(refusing_url(), session) as fetcher:
         with pytest.raises(TryLater) as later:
             await fetcher.fetch(asked())

@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.emulator import access, emulator, session  # noqa: F401
 from tests.unit.channels.sending.rig import (
     LOST,
     NOW,
@@ -98,7 +97,7 @@ async def sent_by(ses: Ses, message: OutboundMessage, driver: Any, **given: Any)
         return await sender.send(part)
 
 
-async def test_a_mail_goes_out_and_an_answer_to_it_finds_its_conversation(ses: Ses, session: Any) -> None:  # noqa: F811
+async def test_a_mail_goes_out_and_an_answer_to_it_finds_its_conversation(ses: Ses, session: Any) -> None:
     sent = await sent_by(ses, letter(automatic=True), session)
     name = f"{MAIL_ID}@eu-west-1.amazonses.com"
     assert sent == SendReceipt(MAIL_ID, NOW, (MAIL_ID, name))
@@ -109,7 +108,7 @@ async def test_a_mail_goes_out_and_an_answer_to_it_finds_its_conversation(ses: S
     assert set(sent.thread_ids) & set(after) == {MAIL_ID, name}
 
 
-async def test_the_emulator_takes_a_mail(access: Access, emulator: str, session: Any) -> None:  # noqa: F811
+async def test_the_emulator_takes_a_mail(access: Access, emulator: str, session: Any) -> None:
     async with open_ses(access, session) as client:
         await client.create_email_identity(EmailIdentity=OURS)
         sender = SesSender(client, clock=clock, sender=f"Homes <{OURS}>")
@@ -122,7 +121,7 @@ async def test_the_emulator_takes_a_mail(access: Access, emulator: str, session:
     assert THEIRS in json.dumps(told)
 
 
-async def test_a_mail_that_is_too_large_is_refused_before_it_is_sent(ses: Ses, session: Any) -> None:  # noqa: F811
+async def test_a_mail_that_is_too_large_is_refused_before_it_is_sent(ses: Ses, session: Any) -> None:
     with pytest.raises(Undeliverable) as too_long:
         await sent_by(ses, letter("x" * (MAX_RAW_BYTES + 1)), session)
     assert too_long.value.reason is Reason.TOO_LONG
@@ -152,11 +151,7 @@ async def test_a_mail_that_is_too_large_is_refused_before_it_is_sent(ses: Ses, s
     ],
 )
 async def test_what_passes_or_can_be_put_right_is_tried_later(
-    ses: Ses,
-    session: Any,  # noqa: F811
-    answer: Told,
-    reason: Reason,
-    after: timedelta | None,
+    ses: Ses, session: Any, answer: Told, reason: Reason, after: timedelta | None
 ) -> None:
     ses.next = [answer]
     with pytest.raises(TryLater) as later:
@@ -167,7 +162,7 @@ async def test_what_passes_or_can_be_put_right_is_tried_later(
 
 
 @pytest.mark.parametrize("code", ["MessageRejected", "BadRequestException", "SomethingNew"])
-async def test_what_ses_will_never_take_is_undeliverable(ses: Ses, session: Any, code: str) -> None:  # noqa: F811
+async def test_what_ses_will_never_take_is_undeliverable(ses: Ses, session: Any, code: str) -> None:
     ses.next = [refused(400, code, "Invalid content about ada@tenant.example")]
     with pytest.raises(Undeliverable) as never:
         await sent_by(ses, letter(), session)
@@ -176,11 +171,7 @@ async def test_what_ses_will_never_take_is_undeliverable(ses: Ses, session: Any,
 
 
 @pytest.mark.parametrize("fault", LOST)
-async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
-    ses: Ses,
-    session: Any,  # noqa: F811
-    fault: Fault,
-) -> None:
+async def test_a_lost_answer_is_never_made_up_for_by_sending_again(ses: Ses, session: Any, fault: Fault) -> None:
     ses.next = [fault]
     with pytest.raises(Uncertain) as lost:
         await sent_by(ses, letter(), session, read_timeout=patience(fault).read, attempts=5)
@@ -189,29 +180,21 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(
 
 
 @pytest.mark.parametrize("status", [502, 504])
-async def test_a_gateway_that_lost_the_server_behind_it_knows_nothing(
-    ses: Ses,
-    session: Any,  # noqa: F811
-    status: int,
-) -> None:
+async def test_a_gateway_that_lost_the_server_behind_it_knows_nothing(ses: Ses, session: Any, status: int) -> None:
     ses.next = [Told(status, b"<html>")]
     with pytest.raises(Uncertain):
         await sent_by(ses, letter(), session)
 
 
 @pytest.mark.parametrize("answer", [told(200, {}), told(200, {"MessageId": ""}), told(200, {"MessageId": "a\nb"})])
-async def test_a_success_that_cannot_be_read_may_have_been_one(
-    ses: Ses,
-    session: Any,  # noqa: F811
-    answer: Told,
-) -> None:
+async def test_a_success_that_cannot_be_read_may_have_been_one(ses: Ses, session: Any, answer: Told) -> None:
     ses.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(ses, letter(), session)
     assert lost.value.reason is Reason.RESPONSE_UNREADABLE
 
 
-async def test_where_ses_cannot_be_reached_nothing_was_sent(session: Any) -> None:  # noqa: F811
+async def test_where_ses_cannot_be_reached_nothing_was_sent(session: Any) -> None:
     async with opened(refusing_url(), session) as sender:
         with pytest.raises(TryLater) as later:
             await sender.send(letter())
@@ -224,7 +207,7 @@ async def test_a_sender_that_is_no_address_is_refused_at_the_start(sender: str) 
         SesSender(object(), clock=clock, sender=sender)
 
 
-async def test_whom_nobody_can_write_to_gets_nothing(ses: Ses, session: Any) -> None:  # noqa: F811
+async def test_whom_nobody_can_write_to_gets_nothing(ses: Ses, session: Any) -> None:
     async with opened(ses.url, session) as sender:
         for message in (letter(to="nobody"), replace(letter(), account="unknown")):
             with pytest.raises(Undeliverable):

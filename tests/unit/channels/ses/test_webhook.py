@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.unit.channels.channels import NOW, SAMPLES, here, request, sample
-from tests.unit.channels.mails import assert_fits, mail
+from tests.unit.channels.channels import NOW, SAMPLES, assert_fits, here, only, request, sample
+from tests.unit.channels.mails import mail
 from tests.unit.channels.sns_rig import (
     TOPIC,
     envelope,
-    only,
     posted,
     refusal,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import random
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.channels.channels import NOW, SAMPLES, assert_survives, here, json_request, only, request, sample
-from tests.unit.channels.mutations import mutate
 
 from afterturn.channels.sanitize import CUT_MARK
 from afterturn.channels.telegram.webhook import HEADER, parse, verify
@@ -366,12 +364,3 @@ def test_a_field_of_any_type_breaks_nothing(key: str, value: object) -> None:
     update = copy.deepcopy(message())
     update["message"][key] = value
     assert_survives(partial(parse, json_request(update), now=NOW, bot="b"), key)
-
-
-@here
-@pytest.mark.parametrize("name", [*MESSAGES, *REASONS, *MOVES, "docs-edited-message"])
-def test_damage_is_read_or_nothing_and_breaks_nothing(name: str) -> None:
-    body = sample(f"telegram/{name}.json")
-    for seed in range(150):
-        damaged = request(mutate(body, random.Random(f"{name}{seed}")))
-        assert_survives(partial(parse, damaged, now=NOW, bot="helper_bot"), f"seed {seed} of {name}")
