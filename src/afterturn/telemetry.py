@@ -96,7 +96,9 @@ publish_failures = _counter("publish_failures", "Events left to the sweep after 
 records_dead_lettered = _counter(
     "records_dead_lettered", "Stream records moved to the dead letters by the bridge.", "queue"
 )
-signals_deferred = _counter("signals_deferred", "Signals parked because one consumer refused them.", "consumer")
+signals_deferred = _counter(
+    "signals_deferred", "Signals moved to the retry queue because one consumer refused them.", "consumer"
+)
 reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
 debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")

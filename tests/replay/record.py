@@ -16,7 +16,7 @@ from typing import Any
 from temporalio.client import Client
 from tests.contract.reactions.rig import Probe, fail_times, one_probe
 from tests.contract.reactions.temporal_servers import Server, dev_server
-from tests.unit.temporal.house import House, eventually, open_house
+from tests.unit.temporal.rig import TemporalRig, eventually, open_temporal_rig
 
 from afterturn.reactions.port import Signal
 from afterturn.reactions.temporal import protocol
@@ -24,54 +24,54 @@ from afterturn.reactions.temporal import protocol
 HISTORIES = Path(__file__).parent / "histories"
 
 
-async def one_turn(house: House, _: Probe) -> None:
-    await house.send(await house.settle())
+async def one_turn(rig: TemporalRig, _: Probe) -> None:
+    await rig.send(await rig.settle())
 
 
-async def a_burst_and_then_now(house: House, _: Probe) -> None:
+async def a_burst_and_then_now(rig: TemporalRig, _: Probe) -> None:
     for number in range(3):
-        signal = await house.settle(message_id=f"m{number}")
-        await house.send(signal)
+        signal = await rig.settle(message_id=f"m{number}")
+        await rig.send(signal)
         await asyncio.sleep(0.1)
-    await house.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
+    await rig.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
 
 
-async def a_turn_during_a_run(house: House, probe: Probe) -> None:
+async def a_turn_during_a_run(rig: TemporalRig, probe: Probe) -> None:
     async def act(*_: Any) -> None:
         if len(probe.runs) == 1:
-            await house.send(await house.settle(message_id="during"))
+            await rig.send(await rig.settle(message_id="during"))
 
     probe.act = act
-    await one_turn(house, probe)
+    await one_turn(rig, probe)
 
 
-async def a_failure_that_passes(house: House, probe: Probe) -> None:
+async def a_failure_that_passes(rig: TemporalRig, probe: Probe) -> None:
     probe.act = fail_times(1)
-    await one_turn(house, probe)
+    await one_turn(rig, probe)
 
 
-async def a_failure_for_good(house: House, probe: Probe) -> None:
+async def a_failure_for_good(rig: TemporalRig, probe: Probe) -> None:
     probe.act = fail_times(9)
-    await one_turn(house, probe)
+    await one_turn(rig, probe)
 
 
-async def odd_signals(house: House, probe: Probe) -> None:
-    await one_turn(house, probe)
-    await house.handle().signal(protocol.TURN_SETTLED, {"seq": "x"})
-    await house.handle().signal("unheard-of")
-    await house.handle().signal(protocol.FLUSH, {})
-    await house.handle().signal(protocol.RETRY, protocol.write_signal(protocol.SignalPayload(house.terms())))
+async def odd_signals(rig: TemporalRig, probe: Probe) -> None:
+    await one_turn(rig, probe)
+    await rig.handle().signal(protocol.TURN_SETTLED, {"seq": "x"})
+    await rig.handle().signal("unheard-of")
+    await rig.handle().signal(protocol.FLUSH, {})
+    await rig.handle().signal(protocol.RETRY, protocol.write_signal(protocol.SignalPayload(rig.policy())))
 
 
-async def more_than_a_run_takes(house: House, probe: Probe) -> None:
-    signal = await house.settle()
+async def more_than_a_run_takes(rig: TemporalRig, probe: Probe) -> None:
+    signal = await rig.settle()
     for _ in range(6):
-        await house.send(*[signal] * 100)
+        await rig.send(*[signal] * 100)
     await asyncio.sleep(0.5)
-    await house.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
+    await rig.send(Signal("probe", "c1", signal.occurred_at, immediate=True))
 
 
-SCENARIOS: dict[Callable[[House, Probe], Awaitable[None]], dict[str, Any]] = {
+SCENARIOS: dict[Callable[[TemporalRig, Probe], Awaitable[None]], dict[str, Any]] = {
     one_turn: {"quiet": "100ms", "max_wait": "1s"},
     a_burst_and_then_now: {"quiet": "300ms", "max_wait": "1h"},
     a_turn_during_a_run: {"quiet": "100ms", "max_wait": "1s"},
@@ -86,11 +86,11 @@ async def record(server: Server, folder: Path) -> None:
     for scenario, policy in SCENARIOS.items():
         probe = Probe()
         with tempfile.TemporaryDirectory() as temporary:
-            async with open_house(server, Path(temporary) / "afterturn.db", one_probe(probe, **policy)) as house:
-                async with house.worker():
-                    await scenario(house, probe)
-                    await house.handle().result(follow_runs=True)
-                await save(house.client, house.handle().id, folder, scenario.__name__)
+            async with open_temporal_rig(server, Path(temporary) / "afterturn.db", one_probe(probe, **policy)) as rig:
+                async with rig.worker():
+                    await scenario(rig, probe)
+                    await rig.handle().result(follow_runs=True)
+                await save(rig.client, rig.handle().id, folder, scenario.__name__)
 
 
 async def save(client: Client, workflow_id: str, folder: Path, name: str) -> None:

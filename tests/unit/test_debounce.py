@@ -105,7 +105,7 @@ def test_no_quiet_period_means_now() -> None:
 
 
 @dataclass
-class _Told:
+class Arrivals:
     arrivals: list[datetime] = field(default_factory=list)
     immediate: bool = False
 
@@ -117,7 +117,7 @@ class DebounceMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = T0
         self.pending: Pending | None = None
-        self.told = _Told()
+        self.waiting = Arrivals()
 
     @rule(seconds=st.sampled_from([0, 0.5, 1, 4, 5, 30, 61, -3]))
     def time_passes(self, seconds: float) -> None:
@@ -126,22 +126,22 @@ class DebounceMachine(RuleBasedStateMachine):
     @rule(immediate=st.booleans())
     def turn(self, immediate: bool) -> None:
         self.pending = POLICY.signal(self.pending, self.now, immediate=immediate)
-        self.told.arrivals.append(self.now)
-        self.told.immediate = self.told.immediate or immediate
+        self.waiting.arrivals.append(self.now)
+        self.waiting.immediate = self.waiting.immediate or immediate
 
     @rule()
     def flush_if_due(self) -> None:
         if self.pending is not None and POLICY.due_at(self.pending) <= self.now:
-            self.pending, self.told = None, _Told()
+            self.pending, self.waiting = None, Arrivals()
 
     @invariant()
     def due_is_what_was_promised(self) -> None:
         if self.pending is None:
-            assert self.told.arrivals == []
+            assert self.waiting.arrivals == []
             return
-        first, last = min(self.told.arrivals), max(self.told.arrivals)
+        first, last = min(self.waiting.arrivals), max(self.waiting.arrivals)
         due = POLICY.due_at(self.pending)
-        if self.told.immediate:
+        if self.waiting.immediate:
             assert due == first
         else:
             assert due == min(last + POLICY.quiet, first + POLICY.max_wait)

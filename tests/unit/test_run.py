@@ -14,7 +14,7 @@ from tests.contract.samples import T0, at, message, work_order
 from afterturn.errors import ConfigError
 from afterturn.model import Conversation, Stamp, StoredStamp
 from afterturn.reactions.registry import Claims, ReactionContext, TurnWindow
-from afterturn.reactions.run import MAX_STAMP_BYTES, EffectsPolicy, error_kind, retry_delay, run_consumer
+from afterturn.reactions.run import MAX_STAMP_BYTES, EffectsPolicy, report_failure, retry_delay, run_consumer
 from afterturn.store.port import ReactionWindow
 
 PREVIOUS = StoredStamp(through=at(-60), data={"seen": 4})
@@ -103,6 +103,30 @@ async def test_a_run_that_is_cancelled_says_so() -> None:
         await task
 
 
+async def test_a_consumer_that_cancels_itself_has_failed() -> None:
+    """Its CancelledError must not look like the shutdown of the worker."""
+
+    async def act(_: TurnWindow, __: ReactionContext) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(ConfigError, match="'probe' ended in CancelledError"):
+        await run(act)
+
+
+@pytest.mark.parametrize(
+    ("last", "action", "level"), [(False, "reaction_retried", "WARNING"), (True, "reaction_failed", "ERROR")]
+)
+def test_a_failed_run_is_logged_once_without_the_text_of_its_error(
+    caplog: pytest.LogCaptureFixture, last: bool, action: str, level: str
+) -> None:
+    report_failure("probe", "c1", 2, ValueError("my door code is 1234"), last=last)
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith(f"action={action} consumer=probe conversation_id=c1 attempt=2 error=ValueError")
+    assert record.levelname == level
+    assert "1234" not in line
+
+
 def test_pauses_double_up_to_ten_minutes_and_half_of_each_is_chance() -> None:
     chance = random.Random(3)
     for attempt in range(1, 2_000):
@@ -112,8 +136,3 @@ def test_pauses_double_up_to_ten_minutes_and_half_of_each_is_chance() -> None:
     pauses = {retry_delay(5, chance) for _ in range(50)}
     assert len(pauses) > 40
     assert max(pauses) - min(pauses) > timedelta(seconds=8)
-
-
-def test_of_an_error_only_its_kind_is_told() -> None:
-    """Its text can hold what a customer wrote."""
-    assert error_kind(ValueError("my door code is 1234")) == "ValueError"

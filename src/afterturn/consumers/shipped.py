@@ -17,8 +17,8 @@ from afterturn.consumers.webhook import endpoint, log_alert, webhook_alert
 from afterturn.reactions.registry import Registry
 
 
-class Options(Protocol):
-    """What the shipped consumers can be told; the settings of the app have all of it."""
+class ConsumerSettings(Protocol):
+    """The settings that shipped consumers read: those of the app, or :class:`ShippedOptions`."""
 
     @property
     def taxonomy(self) -> Path | None: ...
@@ -53,7 +53,7 @@ class ShippedOptions:
 
 def register_shipped(
     registry: Registry,
-    options: Options,
+    options: ConsumerSettings,
     *,
     alert: AlertSink | None = None,
     clock: Clock = system_clock,

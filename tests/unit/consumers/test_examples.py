@@ -6,9 +6,7 @@ from datetime import timedelta
 
 from tests.unit.consumers.helpers import START, KeptClaims, agent, customer, run_in_windows, thread
 
-from afterturn.consumers.escalation import escalation
-from afterturn.consumers.sentiment import sentiment
-from afterturn.consumers.sla_breach import sla_breach
+from afterturn.consumers.examples import escalation, sentiment, sla_breach
 from afterturn.model import Channel
 
 

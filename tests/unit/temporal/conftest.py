@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.reactions.temporal_servers import Server, dev_server
-from tests.unit.temporal.house import Houses, open_house
+from tests.unit.temporal.rig import OpenRig, open_temporal_rig
 
 
 @pytest.fixture(scope="session")
@@ -18,5 +18,5 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def houses(server: Server, tmp_path: Path) -> Houses:
-    return partial(open_house, server, tmp_path / "afterturn.db")
+def open_rig(server: Server, tmp_path: Path) -> OpenRig:
+    return partial(open_temporal_rig, server, tmp_path / "afterturn.db")

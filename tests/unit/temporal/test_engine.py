@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.contract.reactions.rig import Probe, one_probe, registry_of
 from tests.contract.reactions.temporal_servers import Server, dev_server
-from tests.unit.temporal.house import LATER, NOW, House, Houses, eventually
+from tests.unit.temporal.rig import LATER, NOW, OpenRig, TemporalRig, eventually
 
 from afterturn.clock import system_clock
 from afterturn.errors import ConfigError, EngineUnavailable
@@ -34,149 +34,149 @@ def a_dead_port() -> int:
 
 
 class TestSignals:
-    async def test_a_consumer_that_refuses_is_named_and_the_others_are_signalled(self, houses: Houses) -> None:
+    async def test_a_consumer_that_refuses_is_named_and_the_others_are_signalled(self, open_rig: OpenRig) -> None:
         registry = one_probe(Probe(), **LATER)
         registry.add_foreign("sick", workflow="w", signal="s", task_queue="q" * 2_000)
-        async with houses(registry) as house:
-            signal = await house.settle()
+        async with open_rig(registry) as rig:
+            signal = await rig.settle()
             bad = Signal("sick", "c1", signal.occurred_at, event=signal.event)
-            accepted = await house.engine.signal([signal, bad], [])
+            accepted = await rig.engine.signal([signal, bad], [])
             assert [(one.signal.consumer, one.error) for one in accepted.refused] == [("sick", "invalid_argument")]
             assert not accepted.acknowledged
-            assert (await house.handle().describe()).id
+            assert (await rig.handle().describe()).id
 
     @pytest.mark.parametrize("kind", ["nobody listens", "no such namespace"])
-    async def test_temporal_as_a_whole_is_unavailable(self, houses: Houses, server: Server, kind: str) -> None:
+    async def test_temporal_as_a_whole_is_unavailable(self, open_rig: OpenRig, server: Server, kind: str) -> None:
         """Nothing may be acknowledged; and it is found out in seconds."""
         target = f"127.0.0.1:{a_dead_port()}" if kind == "nobody listens" else server.target
-        async with houses(one_probe(Probe())) as house:
+        async with open_rig(one_probe(Probe())) as rig:
             connection = Connection(Address(target=target, namespace="elsewhere"), timeout=timedelta(milliseconds=500))
-            engine = TemporalEngine(connection, house.registry, house.store, system_clock, lane=house.lane)
-            signal = await house.settle()
+            engine = TemporalEngine(connection, rig.registry, rig.store, system_clock, lane=rig.lane)
+            signal = await rig.settle()
             async with asyncio.timeout(60):
                 for ask in (engine.signal([signal] * 3, []), engine.waiting(), engine.oldest(), engine.flush(set())):
                     with pytest.raises(EngineUnavailable):
                         await ask
 
-    async def test_a_server_that_takes_calls_and_never_answers_is_unavailable(self, houses: Houses) -> None:
+    async def test_a_server_that_takes_calls_and_never_answers_is_unavailable(self, open_rig: OpenRig) -> None:
         with socket.socket() as mute:
             mute.bind(("127.0.0.1", 0))
             mute.listen()
-            async with houses(one_probe(Probe())) as house:
+            async with open_rig(one_probe(Probe())) as rig:
                 address = Address(target=f"127.0.0.1:{mute.getsockname()[1]}")
                 connection = Connection(address, timeout=timedelta(milliseconds=300))
-                engine = TemporalEngine(connection, house.registry, house.store, system_clock, lane=house.lane)
+                engine = TemporalEngine(connection, rig.registry, rig.store, system_clock, lane=rig.lane)
                 async with asyncio.timeout(60):
                     with pytest.raises(EngineUnavailable, match="does not answer"):
-                        await engine.signal([await house.settle()], [])
+                        await engine.signal([await rig.settle()], [])
 
     async def test_a_temporal_that_went_away_is_unavailable(self, tmp_path: Path) -> None:
         """Also for an engine that was connected."""
         with dev_server() as short_lived:
             client = await Client.connect(short_lived.target)
             with Database.open(tmp_path / "afterturn.db", readers=1) as database:
-                house = House(short_lived, client, database, one_probe(Probe(), **LATER))
-                signal = await house.settle()
-                await house.send(signal)
+                rig = TemporalRig(short_lived, client, database, one_probe(Probe(), **LATER))
+                signal = await rig.settle()
+                await rig.send(signal)
                 await asyncio.to_thread(short_lived.stop)
                 async with asyncio.timeout(60):
                     with pytest.raises(EngineUnavailable):
-                        await house.engine.signal([signal], [])
+                        await rig.engine.signal([signal], [])
 
-    async def test_an_unknown_consumer_takes_nothing_with_it(self, houses: Houses) -> None:
-        async with houses(one_probe(Probe(), **LATER)) as house:
-            signal = await house.settle()
+    async def test_an_unknown_consumer_takes_nothing_with_it(self, open_rig: OpenRig) -> None:
+        async with open_rig(one_probe(Probe(), **LATER)) as rig:
+            signal = await rig.settle()
             with pytest.raises(ConfigError, match="stranger"):
-                await house.engine.signal([signal, Signal("stranger", "c1", signal.occurred_at)], [])
-            assert [one async for one in house.client.list_workflows(f'WorkflowId = "{house.handle().id}"')] == []
+                await rig.engine.signal([signal, Signal("stranger", "c1", signal.occurred_at)], [])
+            assert [one async for one in rig.client.list_workflows(f'WorkflowId = "{rig.handle().id}"')] == []
 
-    async def test_unregistered_search_attributes_stop_nothing(self, houses: Houses) -> None:
+    async def test_unregistered_search_attributes_stop_nothing(self, open_rig: OpenRig) -> None:
         probe = Probe()
-        async with houses(one_probe(probe, **NOW)) as house:
-            house.engine = house.another_engine(search_attributes=True)
-            await house.send(await house.settle())
-            async with house.worker():
-                await house.until_stamped()
+        async with open_rig(one_probe(probe, **NOW)) as rig:
+            rig.engine = rig.another_engine(search_attributes=True)
+            await rig.send(await rig.settle())
+            async with rig.worker():
+                await rig.until_stamped()
 
 
 class TestLooking:
-    async def test_what_waits_is_counted_and_the_longest_wait_is_told(self, houses: Houses) -> None:
+    async def test_what_waits_is_counted_and_the_longest_wait_is_reported(self, open_rig: OpenRig) -> None:
         """Visibility comes a little later than the truth."""
-        async with houses(registry_of(probe=(Probe(), LATER), other=(Probe(), LATER))) as house:
-            assert (await house.engine.waiting(), await house.engine.oldest()) == (0, None)
+        async with open_rig(registry_of(probe=(Probe(), LATER), other=(Probe(), LATER))) as rig:
+            assert (await rig.engine.waiting(), await rig.engine.oldest()) == (0, None)
             for conversation_id in ("a", 'b"\\', "c/d"):
-                await house.send(await house.settle(conversation_id))
+                await rig.send(await rig.settle(conversation_id))
 
             async def all_three() -> bool:
-                return await house.engine.waiting() == 3
+                return await rig.engine.waiting() == 3
 
             await eventually(all_three)
-            oldest = await house.engine.oldest()
+            oldest = await rig.engine.oldest()
             assert isinstance(oldest, datetime)
-            assert oldest == (await house.handle("a").describe()).start_time
+            assert oldest == (await rig.handle("a").describe()).start_time
 
-    async def test_another_lane_is_not_looked_at(self, houses: Houses) -> None:
-        async with houses(one_probe(Probe(), **LATER)) as house:
-            await house.send(await house.settle())
-            other = house.another_engine(lane=f"{house.lane}-x")
-            await eventually(lambda: _waits(house))
+    async def test_another_lane_is_not_looked_at(self, open_rig: OpenRig) -> None:
+        async with open_rig(one_probe(Probe(), **LATER)) as rig:
+            await rig.send(await rig.settle())
+            other = rig.another_engine(lane=f"{rig.lane}-x")
+            await eventually(lambda: _waits(rig))
             assert await other.waiting() == 0
 
-    async def test_an_eager_drain_skips_quiet_periods(self, houses: Houses) -> None:
+    async def test_an_eager_drain_skips_quiet_periods(self, open_rig: OpenRig) -> None:
         """Of what waits already, and of what is signalled meanwhile."""
         probe = Probe()
-        async with houses(one_probe(probe, **LATER)) as house:
-            await house.send(await house.settle("a"))
-            await eventually(lambda: _waits(house))
-            async with house.worker(engine=house.engine, eager=True):
-                await house.until_stamped("a")
-                await house.send(await house.settle("b"))
-                await house.until_stamped("b")
+        async with open_rig(one_probe(probe, **LATER)) as rig:
+            await rig.send(await rig.settle("a"))
+            await eventually(lambda: _waits(rig))
+            async with rig.worker(engine=rig.engine, eager=True):
+                await rig.until_stamped("a")
+                await rig.send(await rig.settle("b"))
+                await rig.until_stamped("b")
             assert [run.conversation_id for run in probe.runs] == ["a", "b"]
 
-    async def test_an_eager_drain_skips_what_a_bridge_elsewhere_signals_meanwhile(self, houses: Houses) -> None:
-        """That one knows of no drain; and the reaction was told once already, before it had this turn."""
+    async def test_an_eager_drain_skips_what_a_bridge_elsewhere_signals_meanwhile(self, open_rig: OpenRig) -> None:
+        """That one knows of no drain; and the reaction was signalled once already, before it had this turn."""
         probe = Probe()
-        async with houses(one_probe(probe, **LATER)) as house:
-            elsewhere = house.another_engine()
+        async with open_rig(one_probe(probe, **LATER)) as rig:
+            elsewhere = rig.another_engine()
 
             async def another_turn(*_: Any) -> None:
                 probe.act = None
-                await elsewhere.signal([await house.settle(message_id="m1")], [])
+                await elsewhere.signal([await rig.settle(message_id="m1")], [])
 
             probe.act = another_turn
-            await house.send(await house.settle())
-            await eventually(lambda: _waits(house))
-            async with house.worker(engine=house.engine, eager=True):
-                await house.until_stamped()
+            await rig.send(await rig.settle())
+            await eventually(lambda: _waits(rig))
+            async with rig.worker(engine=rig.engine, eager=True):
+                await rig.until_stamped()
             assert [run.messages for run in probe.runs] == [("m0",), ("m1",)]
 
 
-async def _waits(house: House) -> bool:
-    return await house.engine.waiting() == 1
+async def _waits(rig: TemporalRig) -> bool:
+    return await rig.engine.waiting() == 1
 
 
 class TestWorkers:
-    async def test_a_worker_without_the_consumer_says_so_and_loses_nothing(self, houses: Houses) -> None:
+    async def test_a_worker_without_the_consumer_says_so_and_loses_nothing(self, open_rig: OpenRig) -> None:
         """Others are unaffected; the run happens as soon as a worker with it comes."""
         strange, well = Probe(), Probe()
-        async with houses(registry_of(probe=(strange, NOW), well=(well, NOW))) as house:
-            signal = await house.settle()
-            await house.send(signal, Signal("well", "c1", signal.occurred_at))
-            async with house.worker(registry_of(well=(well, NOW))):
-                await house.until_stamped(consumer="well")
+        async with open_rig(registry_of(probe=(strange, NOW), well=(well, NOW))) as rig:
+            signal = await rig.settle()
+            await rig.send(signal, Signal("well", "c1", signal.occurred_at))
+            async with rig.worker(registry_of(well=(well, NOW))):
+                await rig.until_stamped(consumer="well")
 
-                async def told() -> bool:
-                    pending = (await house.handle().describe()).raw_description.pending_activities
+                async def logged() -> bool:
+                    pending = (await rig.handle().describe()).raw_description.pending_activities
                     return any("has no consumer 'probe' (it has: well)" in one.last_failure.message for one in pending)
 
-                await eventually(told)
+                await eventually(logged)
                 assert strange.runs == []
-            async with house.worker():
-                await house.until_stamped()
+            async with rig.worker():
+                await rig.until_stamped()
             assert [run.attempt for run in strange.runs] == [1]
 
-    async def test_a_consumer_that_hangs_delays_no_other(self, houses: Houses) -> None:
+    async def test_a_consumer_that_hangs_delays_no_other(self, open_rig: OpenRig) -> None:
         """Its slots are taken; what finds none free comes back later, and is run then."""
         gate = asyncio.Event()
 
@@ -185,18 +185,18 @@ class TestWorkers:
 
         sick, well = Probe(act=hang), Probe()
         registry = registry_of(probe=(sick, NOW), well=(well, NOW))
-        async with houses(registry) as house, house.worker(slots=2, grace=timedelta(seconds=5)):
+        async with open_rig(registry) as rig, rig.worker(slots=2, grace=timedelta(seconds=5)):
             for number in range(8):
-                signal = await house.settle(f"c{number}")
-                await house.send(signal, Signal("well", signal.conversation_id, signal.occurred_at))
+                signal = await rig.settle(f"c{number}")
+                await rig.send(signal, Signal("well", signal.conversation_id, signal.occurred_at))
             for number in range(8):
-                await house.until_stamped(f"c{number}", "well")
+                await rig.until_stamped(f"c{number}", "well")
             assert len(sick.runs) == 2
             gate.set()
             for number in range(8):
-                await house.until_stamped(f"c{number}")
+                await rig.until_stamped(f"c{number}")
 
-    async def test_stopping_lets_what_has_begun_finish(self, houses: Houses) -> None:
+    async def test_stopping_lets_what_has_begun_finish(self, open_rig: OpenRig) -> None:
         begun, gate = asyncio.Event(), asyncio.Event()
 
         async def hold(*_: Any) -> None:
@@ -204,16 +204,16 @@ class TestWorkers:
             await gate.wait()
 
         probe = Probe(act=hold)
-        async with houses(one_probe(probe, **NOW)) as house:
-            async with house.worker(grace=timedelta(seconds=10)):
-                await house.send(await house.settle())
+        async with open_rig(one_probe(probe, **NOW)) as rig:
+            async with rig.worker(grace=timedelta(seconds=10)):
+                await rig.send(await rig.settle())
                 await begun.wait()
                 asyncio.get_running_loop().call_later(0.3, gate.set)
-            stamp = (await house.conversation()).reactions["probe"]
+            stamp = (await rig.conversation()).reactions["probe"]
             assert stamp.through is not None
             assert len(probe.runs) == 1
 
-    async def test_what_is_cut_off_by_a_stop_is_run_by_the_next_worker(self, houses: Houses) -> None:
+    async def test_what_is_cut_off_by_a_stop_is_run_by_the_next_worker(self, open_rig: OpenRig) -> None:
         """Soon, and without using up an attempt."""
         begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -222,51 +222,52 @@ class TestWorkers:
             await gate.wait()
 
         probe = Probe(act=hold)
-        async with houses(one_probe(probe, attempts=1, **NOW)) as house:
-            async with house.worker():
-                await house.send(await house.settle())
+        async with open_rig(one_probe(probe, attempts=1, **NOW)) as rig:
+            async with rig.worker():
+                await rig.send(await rig.settle())
                 await begun.wait()
             gate.set()
-            async with house.worker():
-                await house.until_stamped()
+            async with rig.worker():
+                await rig.until_stamped()
             assert [run.attempt for run in probe.runs] == [1, 1]
 
-    async def test_a_worker_that_is_killed_in_a_run_is_replaced_soon(self, houses: Houses, tmp_path: Path) -> None:
+    async def test_a_worker_that_is_killed_in_a_run_is_replaced_soon(self, open_rig: OpenRig, tmp_path: Path) -> None:
         """SIGKILL: no heartbeat comes any more, and after the lease another worker has the run."""
         probe = Probe()
-        async with houses(one_probe(probe, attempts=1, **NOW)) as house:
-            house.engine = house.another_engine(lease=timedelta(seconds=1))
-            target = house.connection.address.target
-            doomed = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.unit.temporal.doomed", target, house.lane, tmp_path / "afterturn.db"),
+        async with open_rig(one_probe(probe, attempts=1, **NOW)) as rig:
+            rig.engine = rig.another_engine(lease=timedelta(seconds=1))
+            target = rig.connection.address.target
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.unit.temporal.hanging_worker"),
+                *(target, rig.lane, tmp_path / "afterturn.db"),
                 stdout=asyncio.subprocess.PIPE,
             )
-            await house.send(await house.settle())
-            assert doomed.stdout is not None
-            assert await asyncio.wait_for(doomed.stdout.readline(), 240) == b"running c1\n"
-            doomed.kill()
-            await doomed.wait()
+            await rig.send(await rig.settle())
+            assert process.stdout is not None
+            assert await asyncio.wait_for(process.stdout.readline(), 240) == b"running c1\n"
+            process.kill()
+            await process.wait()
             killed = system_clock()
-            async with house.worker():
-                await house.until_stamped()
+            async with rig.worker():
+                await rig.until_stamped()
             assert system_clock() - killed < timedelta(seconds=15)
             assert [run.attempt for run in probe.runs] == [1]
 
     @pytest.mark.parametrize(("lease", "most"), [(2, 2), (300, 5)])
     async def test_the_next_step_of_a_dead_workers_reaction_waits_no_longer_than_its_lease(
-        self, houses: Houses, lease: int, most: int
+        self, open_rig: OpenRig, lease: int, most: int
     ) -> None:
         """By default Temporal keeps ten seconds for the worker that had a workflow in memory, on top of the lease."""
-        async with houses(one_probe(Probe(), **NOW)) as house:
-            runner = house.runner(lease=timedelta(seconds=lease))
-            assert runner.worker(house.client).config()["sticky_queue_schedule_to_start_timeout"] == timedelta(
+        async with open_rig(one_probe(Probe(), **NOW)) as rig:
+            runner = rig.runner(lease=timedelta(seconds=lease))
+            assert runner.worker(rig.client).config()["sticky_queue_schedule_to_start_timeout"] == timedelta(
                 seconds=most
             )
 
-    async def test_a_worker_waits_for_a_temporal_that_is_down(self, houses: Houses) -> None:
-        async with houses(one_probe(Probe())) as house:
-            house.connection = Connection(Address(target=f"127.0.0.1:{a_dead_port()}"))
-            async with house.worker() as task:
+    async def test_a_worker_waits_for_a_temporal_that_is_down(self, open_rig: OpenRig) -> None:
+        async with open_rig(one_probe(Probe())) as rig:
+            rig.connection = Connection(Address(target=f"127.0.0.1:{a_dead_port()}"))
+            async with rig.worker() as task:
                 await asyncio.sleep(0.3)
                 assert not task.done()
 
@@ -300,27 +301,27 @@ class ForeignWorkflow:
 
 
 class TestForeign:
-    async def test_it_is_given_the_event_and_stamps_through_an_activity(self, houses: Houses) -> None:
+    async def test_it_receives_the_event_and_stamps_through_an_activity(self, open_rig: OpenRig) -> None:
         registry = one_probe(Probe(), **LATER)
-        async with houses(registry) as house:
+        async with open_rig(registry) as rig:
             registry.add_foreign(
-                "foreign", workflow="foreign", signal="turn_settled", task_queue=f"{house.lane}-f", max_wait="5m"
+                "foreign", workflow="foreign", signal="turn_settled", task_queue=f"{rig.lane}-f", max_wait="5m"
             )
-            signal = await house.settle()
+            signal = await rig.settle()
             assert signal.event is not None
-            await house.send(Signal("foreign", "c1", signal.occurred_at, event=signal.event))
+            await rig.send(Signal("foreign", "c1", signal.occurred_at, event=signal.event))
             foreign = Worker(
-                house.client,
-                task_queue=f"{house.lane}-f",
+                rig.client,
+                task_queue=f"{rig.lane}-f",
                 workflows=[ForeignWorkflow],
                 workflow_runner=UnsandboxedWorkflowRunner(),
             )
-            async with house.worker(), foreign:
-                event = await house.handle(consumer="foreign").result()
+            async with rig.worker(), foreign:
+                event = await rig.handle(consumer="foreign").result()
             assert event.pop("stamped") is True
             assert event == signal.event.model_dump(mode="json", by_alias=True, exclude_none=True)
             assert read_event(signal.event.to_json()) == signal.event
-            stamp = (await house.conversation()).reactions["foreign"]
+            stamp = (await rig.conversation()).reactions["foreign"]
             assert (stamp.through, dict(stamp.data)) == (signal.occurred_at, {"by": "foreign"})
 
     def test_a_declaration_has_to_make_sense(self) -> None:

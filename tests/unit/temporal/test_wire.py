@@ -17,8 +17,8 @@ from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload, WorkflowState
 
-TERMS = ReactionPolicy(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
-GOOD = protocol.write_signal(SignalPayload(TERMS, T0, immediate=True))
+POLICY = ReactionPolicy(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
+GOOD = protocol.write_signal(SignalPayload(POLICY, T0, immediate=True))
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -32,10 +32,10 @@ def test_whatever_comes_is_read_or_refused(value: object) -> None:
     """F1, F32: nothing else may be raised, and what is read can be reckoned with."""
     for of_a_turn in (True, False):
         try:
-            told = protocol.read_signal(value, of_a_turn=of_a_turn)
+            payload = protocol.read_signal(value, of_a_turn=of_a_turn)
         except ValueError:
             continue
-        WorkflowState().turn(told, T0)
+        WorkflowState().turn(payload, T0)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_refusal_names_the_key_and_not_the_value(change: dict[str, Any], probl
 
 
 def test_a_newer_bridge_may_send_more() -> None:
-    assert protocol.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == SignalPayload(TERMS, T0, immediate=True)
+    assert protocol.read_signal(GOOD | {"unheardOf": 1}, of_a_turn=True) == SignalPayload(POLICY, T0, immediate=True)
 
 
 def test_signals_hold_ids_enums_counters_and_times_only() -> None:
@@ -77,64 +77,64 @@ def test_a_workflow_id_takes_any_legal_conversation_id(conversation_id: str) -> 
     assert len(workflow_id.encode()) <= 1000
 
 
-def test_the_terms_are_the_consumers_own() -> None:
+def test_the_policy_is_that_of_the_consumer() -> None:
     registry = Registry()
 
     async def handler(*_: Any) -> Any: ...
 
     consumer = registry.add("probe", handler, quiet="90s", max_wait="5m", attempts=7, timeout="250ms")
-    terms = protocol.policy_of(consumer, timedelta(seconds=30))
-    assert (terms.debounce, terms.attempts) == (consumer.debounce, 7)
-    assert (terms.timeout, terms.lease) == (timedelta(milliseconds=250), timedelta(seconds=30))
+    policy = protocol.policy_of(consumer, timedelta(seconds=30))
+    assert (policy.debounce, policy.attempts) == (consumer.debounce, 7)
+    assert (policy.timeout, policy.lease) == (timedelta(milliseconds=250), timedelta(seconds=30))
 
 
-def test_progress_is_constant_in_size_and_survives_being_carried() -> None:
+def test_the_state_is_constant_in_size_and_survives_being_carried() -> None:
     """Two thousand turns, of which some fail: what continue-as-new carries stays as short."""
     converter = DataConverter.default.payload_converter
-    progress = WorkflowState()
+    state = WorkflowState()
     sizes = set()
     for number in range(2_000):
-        progress.turn(SignalPayload(TERMS, at(number)), at(number))
+        state.turn(SignalPayload(POLICY, at(number)), at(number))
         if number % 10 == 9:
-            attempt = progress.begin()
-            progress.retry_later(at(number + 1), attempt) if attempt < 3 else progress.end()
-        (payload,) = converter.to_payloads([progress])
+            attempt = state.begin()
+            state.retry_later(at(number + 1), attempt) if attempt < 3 else state.end()
+        (payload,) = converter.to_payloads([state])
         carried = converter.from_payload(payload, WorkflowState)
-        assert carried == progress
+        assert carried == state
         sizes.add(len(payload.data))
-        progress = carried
+        state = carried
     assert max(sizes) < 600
     assert json.loads(payload.data)["signals"] == 0, "the workflow counts them, not the decisions"
 
 
-class TestProgress:
-    def told(self, seconds: float, *, immediate: bool = False) -> SignalPayload:
-        return SignalPayload(TERMS, at(seconds), immediate=immediate)
+class TestWorkflowState:
+    def payload(self, seconds: float, *, immediate: bool = False) -> SignalPayload:
+        return SignalPayload(POLICY, at(seconds), immediate=immediate)
 
     def test_a_turn_during_a_run_waits_for_the_next(self) -> None:
-        progress = WorkflowState()
-        progress.turn(self.told(0), at(0))
-        assert progress.begin() == 1
-        progress.turn(self.told(7), at(7))
-        assert progress.due_at is None
-        progress.end()
-        assert progress.due_at == at(12)
+        state = WorkflowState()
+        state.turn(self.payload(0), at(0))
+        assert state.begin() == 1
+        state.turn(self.payload(7), at(7))
+        assert state.due_at is None
+        state.end()
+        assert state.due_at == at(12)
 
     def test_a_flush_skips_a_quiet_period_and_no_back_off(self) -> None:
-        progress = WorkflowState()
-        progress.flush(at(0))
-        assert progress == WorkflowState()
-        progress.turn(self.told(0), at(0))
-        progress.flush(at(1))
-        assert progress.due_at == at(1)
-        progress.retry_later(at(60), progress.begin())
-        progress.turn(self.told(2, immediate=True), at(2))
-        progress.flush(at(3))
-        assert progress.due_at == at(60)
+        state = WorkflowState()
+        state.flush(at(0))
+        assert state == WorkflowState()
+        state.turn(self.payload(0), at(0))
+        state.flush(at(1))
+        assert state.due_at == at(1)
+        state.retry_later(at(60), state.begin())
+        state.turn(self.payload(2, immediate=True), at(2))
+        state.flush(at(3))
+        assert state.due_at == at(60)
 
     def test_a_retry_skips_a_back_off_and_gives_fresh_attempts(self) -> None:
-        progress = WorkflowState()
-        progress.turn(self.told(0), at(0))
-        progress.retry_later(at(60), progress.begin())
-        progress.retry(self.told(5), at(5))
-        assert (progress.due_at, progress.begin()) == (at(5), 1)
+        state = WorkflowState()
+        state.turn(self.payload(0), at(0))
+        state.retry_later(at(60), state.begin())
+        state.retry(self.payload(5), at(5))
+        assert (state.due_at, state.begin()) == (at(5), 1)

@@ -1,4 +1,4 @@
-"""A house on a dev server, for tests in real time: a store, an engine, workers."""
+"""An engine on a dev server, for tests in real time: a store, an engine, workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOW = {"quiet": "0s", "max_wait": "0s"}
 LATER = {"quiet": "1h", "max_wait": "1h"}
 
 
-class House:
+class TemporalRig:
     """A lane of its own. Time is real here, so quiet periods are nothing or an hour."""
 
     def __init__(self, server: Server, client: Client, database: Database, registry: Registry) -> None:
@@ -44,29 +44,29 @@ class House:
         self.connection = Connection(Address(target=server.target))
         self.engine = self.another_engine()
 
-    def another_engine(self, **given: Any) -> TemporalEngine:
-        settings = {"lane": self.lane, "lease": timedelta(seconds=5), **given}
+    def another_engine(self, **overrides: Any) -> TemporalEngine:
+        settings = {"lane": self.lane, "lease": timedelta(seconds=5), **overrides}
         return TemporalEngine(self.connection, self.registry, self.store, system_clock, **settings)
 
     async def settle(self, conversation_id: str = "c1", message_id: str = "m0") -> Signal:
         """A turn in the store, not yet signalled."""
-        given = turn(conversation_id, message(message_id))
-        settled = await self.store.settle(given, now=system_clock(), emitter="worker")
+        new_turn = turn(conversation_id, message(message_id))
+        settled = await self.store.settle(new_turn, now=system_clock(), emitter="worker")
         return Signal("probe", conversation_id, settled.event.occurred_at, event=settled.event)
 
     async def send(self, *signals: Signal) -> None:
         accepted = await self.engine.signal(signals, [])
         assert not accepted.refused
 
-    def runner(self, registry: Registry | None = None, **given: Any) -> TemporalRunner:
-        settings = {"lane": self.lane, "policy": EffectsPolicy(), "grace": timedelta(0), **given}
+    def runner(self, registry: Registry | None = None, **overrides: Any) -> TemporalRunner:
+        settings = {"lane": self.lane, "policy": EffectsPolicy(), "grace": timedelta(0), **overrides}
         return TemporalRunner(self.connection, registry or self.registry, self.store, system_clock, **settings)
 
     @asynccontextmanager
     async def worker(
-        self, registry: Registry | None = None, *, eager: bool = False, **given: Any
+        self, registry: Registry | None = None, *, eager: bool = False, **overrides: Any
     ) -> AsyncIterator[asyncio.Task[None]]:
-        runner = self.runner(registry, **given)
+        runner = self.runner(registry, **overrides)
         stop = asyncio.Event()
         task = asyncio.create_task(runner.run(stop, poll=0.05, eager=eager))
         try:
@@ -78,12 +78,12 @@ class House:
     def handle(self, conversation_id: str = "c1", consumer: str = "probe") -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(protocol.reaction_id(self.lane, consumer, conversation_id))
 
-    def terms(self) -> protocol.ReactionPolicy:
+    def policy(self) -> protocol.ReactionPolicy:
         return protocol.policy_of(self.registry["probe"], timedelta(seconds=5))
 
-    async def progress(self, conversation_id: str = "c1") -> WorkflowState:
-        found: WorkflowState = await self.handle(conversation_id).query(protocol.STATUS, result_type=WorkflowState)
-        return found
+    async def state(self, conversation_id: str = "c1") -> WorkflowState:
+        state: WorkflowState = await self.handle(conversation_id).query(protocol.STATUS, result_type=WorkflowState)
+        return state
 
     async def conversation(self, conversation_id: str = "c1") -> Conversation:
         found = await self.store.conversation(conversation_id)
@@ -107,15 +107,15 @@ async def eventually(holds: Callable[[], Any], *, within: float = 240) -> None:
             await asyncio.sleep(0.01)
 
 
-Houses = Callable[[Registry], AbstractAsyncContextManager[House]]
+OpenRig = Callable[[Registry], AbstractAsyncContextManager[TemporalRig]]
 
 
 @asynccontextmanager
-async def open_house(server: Server, path: Path, registry: Registry) -> AsyncIterator[House]:
+async def open_temporal_rig(server: Server, path: Path, registry: Registry) -> AsyncIterator[TemporalRig]:
     client = await Client.connect(server.target)
     with Database.open(path, readers=1) as database:
-        house = House(server, client, database, registry)
-        yield house
-        async for one in client.list_workflows(f'WorkflowId STARTS_WITH "{house.lane}/" AND ExecutionStatus="Running"'):
+        rig = TemporalRig(server, client, database, registry)
+        yield rig
+        async for one in client.list_workflows(f'WorkflowId STARTS_WITH "{rig.lane}/" AND ExecutionStatus="Running"'):
             with suppress(Exception):
                 await client.get_workflow_handle(one.id).terminate()
