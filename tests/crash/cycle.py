@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.crash.checker import Acknowledged, Outcome, broken
 from tests.crash.inspection import OUTCOME, acknowledged, inspect, left_over
 from tests.crash.plan import Moment, Part, Plan, Round, Step, Verb, Worker, released
-from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, STACKS, Place, fork, work
+from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, STACKS, CycleFolder, fork, work
 
 MOMENT = "a moment"
 STOP_WITHIN_S = 20.0
@@ -47,7 +47,7 @@ def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
     """Run it in a new folder, which is kept where something is broken. Forks, so the caller has no threads."""
     began = time.monotonic()
     parent = os.getppid()
-    place = Place(folder, url, plan.lease, plan.pace, plan.checkpoint, plan.deaf)
+    place = CycleFolder(folder, url, plan.lease, plan.pace, plan.checkpoint, plan.deaf)
     folder.mkdir()
     (folder / DIALOGUES).write_text("".join(json.dumps(line) + "\n" for line in plan.dialogues))
     result = Result(cycle)
@@ -93,7 +93,7 @@ def _left_to_do(
     return threads
 
 
-def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], result: Result, where: str) -> None:
+def _run_round(one: Round, place: CycleFolder, threads: Sequence[Sequence[Step]], result: Result, where: str) -> None:
     children: list[Child] = []
     try:
         for worker in one.workers:
@@ -115,7 +115,7 @@ def _run_round(one: Round, place: Place, threads: Sequence[Sequence[Step]], resu
         _judge(child, place, result, where)
 
 
-def _judge(child: Child, place: Place, result: Result, where: str) -> None:
+def _judge(child: Child, place: CycleFolder, result: Result, where: str) -> None:
     part, kill, status = child.worker.part.value, child.worker.kill, child.status
     result.frozen += child.was_frozen
     if status is None:
@@ -132,7 +132,7 @@ def _judge(child: Child, place: Place, result: Result, where: str) -> None:
         result.finished += 1
 
 
-def _inspected(place: Place, plan: Plan, result: Result) -> bool:
+def _inspected(place: CycleFolder, plan: Plan, result: Result) -> bool:
     child = Child(fork(partial(inspect, place, plan.threads), place), Worker(Part.DRAIN))
     try:
         wait_for([child], lambda child: child.status is not None, within=DRAIN_WITHIN_S)
@@ -147,7 +147,7 @@ def _inspected(place: Place, plan: Plan, result: Result) -> bool:
     return child.status == 0
 
 
-def _tail(place: Place) -> str:
+def _tail(place: CycleFolder) -> str:
     lines = (place.folder / LOG).read_text(errors="replace").splitlines()
     return "\n  ".join(lines[-40:])
 

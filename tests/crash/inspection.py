@@ -24,7 +24,7 @@ from tests.crash.checker import (
 from tests.crash.plan import Step
 from tests.crash.reactions import clean_run, make_app, registry_of
 from tests.crash.receiver import HEARD
-from tests.crash.workers import ACKNOWLEDGED, DATABASE, Place, imported, opened
+from tests.crash.workers import ACKNOWLEDGED, DATABASE, CycleFolder, imported, opened
 
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
@@ -36,7 +36,7 @@ OUTCOME = "outcome.pickle"
 _ALL = 1_000_000
 
 
-async def inspect(place: Place, threads: Sequence[Sequence[Step]]) -> None:
+async def inspect(place: CycleFolder, threads: Sequence[Sequence[Step]]) -> None:
     """Write the outcome into the cycle's folder."""
     async with opened(place) as backbone:
         swept = _watch_sweeps(backbone)
@@ -145,7 +145,7 @@ async def _thread(backbone: Backbone, conversation: Conversation) -> Thread:
     )
 
 
-def _attempted(threads: Sequence[Sequence[Step]], place: Place) -> dict[str, tuple[tuple[str, ...], ...]]:
+def _attempted(threads: Sequence[Sequence[Step]], place: CycleFolder) -> dict[str, tuple[tuple[str, ...], ...]]:
     calls: dict[str, list[tuple[str, ...]]] = {}
     for thread in threads:
         for step in thread:

@@ -37,7 +37,7 @@ CRASHED = 70
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CycleFolder:
     """Where a cycle lives, and how its workers are set."""
 
     folder: Path
@@ -67,13 +67,13 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[Backbone]:
+async def opened(place: CycleFolder) -> AsyncIterator[Backbone]:
     """The app on the cycle's file."""
     async with make_app(place.pace).open(place.settings()) as backbone:
         yield backbone
 
 
-def fork(work: Callable[[], Coroutine[Any, Any, None]], place: Place, worker: Worker | None = None) -> int:
+def fork(work: Callable[[], Coroutine[Any, Any, None]], place: CycleFolder, worker: Worker | None = None) -> int:
     """Fork a worker; returns its process id. It exits with 0 once its work is done or SIGTERM has stopped it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the child has put away its parent's handler
     pid = os.fork()
@@ -109,7 +109,7 @@ def _arm(worker: Worker | None) -> None:
             points.arm(moment.point, moment.nth, ending)
 
 
-async def work(part: Part, place: Place, threads: Sequence[Sequence[Step]], opened_file: int) -> None:
+async def work(part: Part, place: CycleFolder, threads: Sequence[Sequence[Step]], opened_file: int) -> None:
     """One worker's part in a round. ``threads``: the steps that are to be done of each conversation.
 
     ``opened_file``: a pipe that is told when the file is open.
@@ -132,7 +132,9 @@ async def work(part: Part, place: Place, threads: Sequence[Sequence[Step]], open
                 await backbone.drain(eager=True)
 
 
-async def _settle(backbone: Backbone, place: Place, threads: Sequence[Sequence[Step]], stop: asyncio.Event) -> None:
+async def _settle(
+    backbone: Backbone, place: CycleFolder, threads: Sequence[Sequence[Step]], stop: asyncio.Event
+) -> None:
     chance = random.Random()
     file = _open_acknowledged(place)
 
@@ -159,7 +161,7 @@ async def take(backbone: Backbone, step: Step) -> SettleResult | None:
             return await backbone.on_conversation_turn_complete(step.conversation.id, key=step.key)
 
 
-async def _import(backbone: Backbone, place: Place, stop: asyncio.Event) -> None:
+async def _import(backbone: Backbone, place: CycleFolder, stop: asyncio.Event) -> None:
     file = _open_acknowledged(place)
     few = asyncio.Semaphore(4)
 
@@ -174,7 +176,7 @@ async def _import(backbone: Backbone, place: Place, stop: asyncio.Event) -> None
     await asyncio.gather(*map(take_in, imported(place)))
 
 
-def imported(place: Place) -> list[ImportedConversation]:
+def imported(place: CycleFolder) -> list[ImportedConversation]:
     """The conversations of the cycle's file of dialogues."""
     path = place.folder / DIALOGUES
     if not path.stat().st_size:
@@ -182,7 +184,7 @@ def imported(place: Place) -> list[ImportedConversation]:
     return [found for found in read(path, format="dialogues") if isinstance(found, ImportedConversation)]
 
 
-def _open_acknowledged(place: Place) -> int:
+def _open_acknowledged(place: CycleFolder) -> int:
     return os.open(place.folder / ACKNOWLEDGED, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 

@@ -42,7 +42,7 @@ def log(caplog: pytest.LogCaptureFixture) -> OutageLog:
     return OutageLog(caplog)
 
 
-def test_one_line_when_it_begins_and_one_when_it_ends_however_many_meet_it(log: OutageLog) -> None:
+def test_an_outage_of_many_loops_logs_its_begin_and_its_end_once(log: OutageLog) -> None:
     for attempt in range(3):
         for run in range(5):
             log.now += 1
@@ -54,7 +54,7 @@ def test_one_line_when_it_begins_and_one_when_it_ends_however_many_meet_it(log: 
     assert log.lines[1:] == ["action=bridge_resumed age_s=514"]
 
 
-def test_it_ends_when_the_engine_answers_though_runs_go_on_later(log: OutageLog) -> None:
+def test_an_outage_ends_when_the_engine_answers(log: OutageLog) -> None:
     log.outage.begin(0, ENGINE)
     log.outage.begin(1, ENGINE)
     log.now += 60
@@ -65,7 +65,7 @@ def test_it_ends_when_the_engine_answers_though_runs_go_on_later(log: OutageLog)
     assert log.lines[-1] == "action=bridge_resumed age_s=60"
 
 
-def test_an_answer_that_was_none_ends_nothing(log: OutageLog) -> None:
+def test_an_engine_that_fails_again_continues_the_outage(log: OutageLog) -> None:
     log.outage.begin(0, ENGINE)
     log.outage.answered()
     log.now += 60

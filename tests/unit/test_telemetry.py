@@ -199,8 +199,8 @@ def an_app() -> App:
 
 
 @dataclass
-class Told:
-    """What lies in the store, and what was told outside of it."""
+class Records:
+    """What the store holds, and what left it."""
 
     kept: list[str]
     bodies: list[str]
@@ -208,7 +208,7 @@ class Told:
     errors: list[str]
 
 
-async def settle_and_react(file: Path, turn: Turn) -> Told:
+async def settle_and_react(file: Path, turn: Turn) -> Records:
     """Send a turn the whole way, and after it a record whose emitter is broken."""
     async with an_app().open(read_settings(db=file)) as backbone:
         receipt = await backbone.settle(turn)
@@ -218,7 +218,7 @@ async def settle_and_react(file: Path, turn: Turn) -> Told:
         conversation = await backbone.store.conversation("c1")
         assert conversation is not None
         stamps = conversation.reactions.values()
-        return Told(
+        return Records(
             kept=[repr(await backbone.store.messages("c1")), *(repr(stamp.data) for stamp in stamps)],
             bodies=[delivery.body for delivery in waiting],
             reasons=[letter.reason for letter in await backbone.stream.dead_letters(limit=10)],

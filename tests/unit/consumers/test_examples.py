@@ -10,7 +10,7 @@ from afterturn.consumers.examples import escalation, sentiment, sla_breach
 from afterturn.model import Channel
 
 
-class Told:
+class RecordedCalls:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
 
@@ -18,8 +18,8 @@ class Told:
         self.calls.append((conversation_id, key))
 
 
-async def test_escalation_tells_once_that_a_person_is_asked_for() -> None:
-    told, claims = Told(), KeptClaims()
+async def test_escalation_notifies_once_that_a_person_is_asked_for() -> None:
+    told, claims = RecordedCalls(), KeptClaims()
     lines = thread("c: can I talk to a real person?", "a: How can I help?", "c: a human please!")
     for _ in range(2):
         stamps = await run_in_windows(escalation(told), lines, cuts=[1], claims=claims)
@@ -28,7 +28,7 @@ async def test_escalation_tells_once_that_a_person_is_asked_for() -> None:
 
 
 async def test_escalation_counts_anger_over_windows() -> None:
-    told = Told()
+    told = RecordedCalls()
     lines = thread("c: this is ridiculous", "a: sorry", "c: unacceptable!", "c: thanks")
     stamps = await run_in_windows(escalation(told), lines, cuts=[1, 2, 3])
     assert [stamp.data["reason"] for stamp in stamps] == [None, None, "upset-twice", "upset-twice"]
@@ -36,7 +36,7 @@ async def test_escalation_counts_anger_over_windows() -> None:
 
 
 async def test_escalation_leaves_alone_what_an_operator_has_taken() -> None:
-    told = Told()
+    told = RecordedCalls()
     await run_in_windows(escalation(told), thread("c: can I talk to a human?", "o: Here I am."))
     assert not told.calls
 
