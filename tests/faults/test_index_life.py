@@ -259,7 +259,7 @@ class TestStopping:
         words = ["aws", "index", "backfill", RECENCY.name, "--confirm-table", TABLE, "--json"]
 
         async def stopped() -> tuple[int, bytes, bytes]:
-            with start(*words, "--page", 20, "--rate", 1, env=credentials(access)) as process:
+            with start(*words, "--page", 5, "--rate", 5, env=credentials(access)) as process:
                 looked = 0
                 while not looked:
                     await asyncio.sleep(0.02)

@@ -15,6 +15,7 @@ import typer
 
 from afterturn.aws.account import LaneTarget
 from afterturn.cli.exits import Exit
+from afterturn.cli.interrupts import interruptible
 from afterturn.cli.options import flag_value, settings_of
 from afterturn.cli.output import note
 from afterturn.clock import parse_duration
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from afterturn.store.dynamodb.backfill import Progress
 
 T = TypeVar("T")
+_CANCEL_AGAIN_S = 0.5
 
 _PANEL = "Lane"
 _LINE_EVERY_S = 5.0
@@ -94,9 +96,22 @@ def seconds(option: str, text: str) -> float:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, or until Ctrl-C: every write is a step of its own, so it may stop anywhere."""
+
+    async def interruptible_work() -> T:
+        task = asyncio.ensure_future(work)
+
+        def stop() -> None:
+            # Repeated, because a library may swallow one cancellation that comes with an answer.
+            if not task.done():
+                task.cancel()
+                asyncio.get_running_loop().call_later(_CANCEL_AGAIN_S, stop)
+
+        with interruptible(stop, stop):
+            return await task
+
     try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
+        return asyncio.run(interruptible_work())
+    except (KeyboardInterrupt, asyncio.CancelledError):
         note("Stopped. Run the same command again to continue.")
         raise typer.Exit(Exit.INTERRUPTED) from None
 
