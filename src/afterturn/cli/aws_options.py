@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from afterturn.aws.account import LaneTarget
-from afterturn.cli.exits import Exit
-from afterturn.cli.interrupts import interruptible
+from afterturn.cli.exits import Exit, interruptible
 from afterturn.cli.options import flag_value, settings_of
 from afterturn.cli.output import note
 from afterturn.clock import parse_duration
