@@ -29,6 +29,7 @@ class Waiting:
     second: int
     visible_at: datetime
     receives: int = 0
+    died_at: datetime = T0
 
     @property
     def name(self) -> str:
@@ -47,7 +48,9 @@ class Waiting:
 
 
 class StreamMachine(AsyncMachine):
-    """Subclasses supply ``open_stream``."""
+    """Subclasses supply ``open_stream``. ``death_takes_a_place``: in the batch of the receive that finds it."""
+
+    death_takes_a_place = True
 
     def open_stream(self, clock: ManualClock) -> Stream:
         raise NotImplementedError
@@ -69,19 +72,23 @@ class StreamMachine(AsyncMachine):
     def receive(self, queue: Queue, limit: int, visibility: timedelta) -> None:
         now = self.clock()
         expected: list[Waiting] = []
-        for one in self._visible(queue, now)[:limit]:
-            if one.receives == MAX_RECEIVES:
-                self.waiting.remove(one)
-                self.dead.append(one)
+        places = limit
+        for model in self._visible(queue, now):
+            if not places:
+                break
+            if model.receives == MAX_RECEIVES:
+                self._die(model)
+                places -= self.death_takes_a_place
             else:
-                one.receives += 1
-                one.visible_at = now + visibility
-                expected.append(one)
-        got = self.await_(self.stream.receive(queue, limit=limit, visibility=visibility))
-        assert [(name_of(one), one.consumer, one.receives) for one in got] == [
-            (one.name, one.consumer, one.receives) for one in expected
+                model.receives += 1
+                model.visible_at = now + visibility
+                expected.append(model)
+                places -= 1
+        batch = self.await_(self.stream.receive(queue, limit=limit, visibility=visibility))
+        assert [(name_of(delivery), delivery.consumer, delivery.receives) for delivery in batch] == [
+            (model.name, model.consumer, model.receives) for model in expected
         ]
-        self.held += [(one, model, model.receives) for one, model in zip(got, expected, strict=True)]
+        self.held += [(delivery, model, model.receives) for delivery, model in zip(batch, expected, strict=True)]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), keep=st.booleans())
@@ -103,10 +110,9 @@ class StreamMachine(AsyncMachine):
     @rule(data=st.data(), keep=st.booleans())
     def dead_letter(self, data: st.DataObject, keep: bool) -> None:
         delivery, model = self._pick(data, keep)
-        self.await_(self.stream.dead_letter(delivery, reason="told"))
+        self.await_(self.stream.dead_letter(delivery, reason="unreadable"))
         if model in self.waiting:
-            self.waiting.remove(model)
-            self.dead.append(model)
+            self._die(model)
 
     @precondition(lambda self: self.dead)
     @rule(data=st.data())
@@ -114,7 +120,8 @@ class StreamMachine(AsyncMachine):
         number = data.draw(st.integers(0, len(self.dead) - 1))
         letters = self.await_(self.stream.dead_letters(limit=1000))
         assert self.await_(self.stream.redrive([letters[number].id])) == 1
-        model = self.dead.pop(number)
+        model = self._dead_in_order()[number]
+        self.dead.remove(model)
         self._append(Waiting(model.consumer, model.conversation_id, model.second, T0))
 
     @rule(by=WAITS)
@@ -126,29 +133,39 @@ class StreamMachine(AsyncMachine):
         if not hasattr(self, "stream"):
             return
         depth = self.await_(self.stream.depth())
-        main = sum(one.queue is Queue.MAIN for one in self.waiting)
+        main = sum(model.queue is Queue.MAIN for model in self.waiting)
         assert (depth.main, depth.retry, depth.dead_letters) == (main, len(self.waiting) - main, len(self.dead))
         letters = self.await_(self.stream.dead_letters(limit=1000))
-        assert [(name_of(one), one.consumer) for one in letters] == [(one.name, one.consumer) for one in self.dead]
+        assert [(name_of(letter), letter.consumer) for letter in letters] == [
+            (model.name, model.consumer) for model in self._dead_in_order()
+        ]
+
+    def _die(self, model: Waiting) -> None:
+        self.waiting.remove(model)
+        model.died_at = self.clock()
+        self.dead.append(model)
+
+    def _dead_in_order(self) -> list[Waiting]:
+        return self.dead
 
     def _append(self, new: Waiting) -> None:
-        if not any(one.is_same_as(new) for one in self.waiting):
+        if not any(model.is_same_as(new) for model in self.waiting):
             self.waiting.append(new)
 
     def _visible(self, queue: Queue, now: datetime) -> list[Waiting]:
         blocked: set[tuple[str | None, str]] = set()
-        found = []
-        for one in self.waiting:
-            if one.queue is not queue:
+        visible = []
+        for model in self.waiting:
+            if model.queue is not queue:
                 continue
-            if one.visible_at > now:
-                blocked.add(one.group)
-            elif one.group not in blocked:
-                found.append(one)
-        return found
+            if model.visible_at > now:
+                blocked.add(model.group)
+            elif model.group not in blocked:
+                visible.append(model)
+        return visible
 
     def _pick(self, data: st.DataObject, keep: bool) -> tuple[Delivery, Waiting | None]:
-        """A delivery that was handed out; its record only where the receipt is still good."""
+        """A delivery; its record only if the receipt is still valid."""
         number = data.draw(st.integers(0, len(self.held) - 1))
         delivery, model, receives = self.held[number] if keep else self.held.pop(number)
         return delivery, model if model.receives == receives else None

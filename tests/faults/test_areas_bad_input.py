@@ -137,7 +137,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("odd", ODD)
     async def test_the_function_does_the_same(self, odd: str, engine: FlakyEngine) -> None:
-        """It names none of them in its answer: what is buried need not come again."""
+        """It names none of them in its answer: a dead letter need not come again."""
         body, reason = ODD[odd]
         clock = ManualClock(T0)
         service = FifoService(clock)

@@ -129,7 +129,7 @@ async def fill(rig: Rig) -> dict[str, str]:
         )
         await rig.order(conversation, own, f"wo-{conversation}")
         await rig.fail(conversation)
-    return {"letter": await rig.bury()}
+    return {"letter": await rig.make_dead_letter()}
 
 
 async def send(client: httpx.AsyncClient, where: tuple[str, str], call: Call, **values: str) -> httpx.Response:

@@ -119,7 +119,7 @@ class Rig:
             conversation_id, "maintenance", stamp, through=settled.settled_at, now=self.clock()
         )
 
-    async def bury(self) -> str:
+    async def make_dead_letter(self) -> str:
         """Give up on the oldest record of the stream; returns its id among the dead letters."""
         taken = await self.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
         await self.backbone.stream.dead_letter(taken[0], reason="no good")

@@ -127,7 +127,7 @@ async def test_one_replay_runs_at_a_time_and_ends_with_the_process(rig: Rig) -> 
 
 async def test_a_redriven_letter_is_in_the_stream_again(rig: Rig) -> None:
     await rig.settle("c-1")
-    letter = await rig.bury()
+    letter = await rig.make_dead_letter()
     async with rig.client("duty") as client:
         wrong: list[dict[str, Any]] = [{}, {"ids": [letter], "all": True}, {"ids": []}]
         for body in wrong:

@@ -72,7 +72,7 @@ async def test_a_caller_reaches_what_the_token_says_and_nothing_else(rig: Rig, w
                             shown = shown.replace(f'"/conversations/{name_of(property_id)}"', "")
                         assert SECRET.format(one) not in shown, (caller, property_id)
                 if where[1].endswith("/redrive") and answer.status_code == call.good:
-                    made = {"letter": await rig.bury()}
+                    made = {"letter": await rig.make_dead_letter()}
 
 
 @pytest.mark.parametrize("caller", CALLERS)

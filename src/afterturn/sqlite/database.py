@@ -143,7 +143,7 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             for job in group:
-                job.error = self._told(error)
+                job.error = self._translated(error)
             return
         try:
             for job in group:
@@ -152,7 +152,7 @@ class Database:
         except Exception as error:
             _roll_back(connection)
             if len(group) == 1:
-                group[0].error = self._told(error)
+                group[0].error = self._translated(error)
             else:
                 self._commit_apart(connection, group)
 
@@ -166,7 +166,7 @@ class Database:
                 except Exception as error:
                     if not connection.in_transaction:
                         raise
-                    job.error = self._told(error)
+                    job.error = self._translated(error)
                     connection.execute("ROLLBACK TO unit")
                 connection.execute("RELEASE unit")
             connection.execute("COMMIT")
@@ -185,20 +185,20 @@ class Database:
                     try:
                         job.result = job.unit(connection)
                     except Exception as error:
-                        job.error = self._told(error)
+                        job.error = self._translated(error)
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 for job in group:
-                    job.error = job.error or self._told(error)
+                    job.error = job.error or self._translated(error)
                 _roll_back(connection)
             _resolve(group)
         connection.close()
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _translated(self, error: BaseException) -> BaseException:
         if isinstance(error, sqlite3.Error):
-            told = translate(error, self.path)
-            told.__cause__ = error
-            return told
+            translated_error = translate(error, self.path)
+            translated_error.__cause__ = error
+            return translated_error
         if isinstance(error, UnicodeEncodeError):
             refused = InvalidInput("a text has a lone surrogate, which no store can hold")
             refused.__cause__ = error

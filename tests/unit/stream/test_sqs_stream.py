@@ -170,7 +170,7 @@ async def test_a_fraction_of_a_second_is_not_rounded_to_nothing(service: FifoSer
 async def test_a_burial_that_fails_half_way_loses_nothing_and_shows_one_letter(
     service: FifoService, clock: ManualClock, verb: str, moment: Moment
 ) -> None:
-    """Never deleted before the letter is accepted; buried twice, it is listed and redriven once."""
+    """Never deleted before the dead letter is accepted; sent twice, it is listed and redriven once."""
     healthy = fifo_stream(service, clock)
     client = faulty(service, Faults.first(1, Fault(moment, unreachable), verb=verb))
     stream = SqsStream(client, healthy._queues, clock)

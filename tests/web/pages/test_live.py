@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 from tests.web.pages.browser import Served, Visit, visit
 from tests.web.pages.demo import Site
-from tests.web.pages.test_operations import bury
+from tests.web.pages.test_operations import make_dead_letter
 
 from afterturn.channels.state import DeliveryStatus, SendState, SendStatus, message_key
 from afterturn.model import ConversationPatch
@@ -201,7 +201,7 @@ def test_operations_keep_their_numbers_and_say_when_a_list_is_old(browser: Brows
         heads = page.locator("main h2")
         before = [one.bounding_box() for one in heads.all()]
         server.call(site.settle(NAME, "hello?"))
-        server.call(bury(site))
+        server.call(make_dead_letter(site))
         page.clock.run_for(11_000)
         expect(dead).to_have_text("1")
         assert [one.bounding_box() for one in heads.all()] == before

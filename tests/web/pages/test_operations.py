@@ -19,7 +19,7 @@ from afterturn.testing.faults import Fault, Faults, Moment, faulty
 from afterturn.web.pages.history import SLOT, History, Span, slot_of, take_sample
 
 
-async def bury(site: Site, reason: str = "no good") -> str:
+async def make_dead_letter(site: Site, reason: str = "no good") -> str:
     """Give up on the oldest record of the stream."""
     taken = await site.backbone.stream.receive(Queue.MAIN, limit=1, visibility=timedelta(minutes=1))
     await site.backbone.stream.dead_letter(taken[0], reason=reason)
@@ -58,7 +58,7 @@ async def test_what_waits_for_an_agent_or_a_provider_is_counted_with_its_age(sit
 
 async def test_a_dead_letter_is_shown_with_its_reason_and_redriven_once(site: Site) -> None:
     await site.settle("gas-smell-2b", "hello?")
-    letter = await bury(site, "<b>bad</b>")
+    letter = await make_dead_letter(site, "<b>bad</b>")
     async with site.client("duty") as client:
         page = (await client.get("/operations")).text
         assert "&lt;b&gt;bad&lt;/b&gt;" in page
@@ -74,7 +74,7 @@ async def test_a_dead_letter_is_shown_with_its_reason_and_redriven_once(site: Si
 async def test_all_dead_letters_are_redriven_at_once(site: Site) -> None:
     for name in ("gas-smell-2b", "packages-sunday"):
         await site.settle(name, "hello?")
-        await bury(site)
+        await make_dead_letter(site)
     async with site.client("duty") as client:
         await client.post("/operations/redrive", data={"all": "1"})
     assert (await site.backbone.stream.depth()).dead_letters == 0
@@ -82,7 +82,7 @@ async def test_all_dead_letters_are_redriven_at_once(site: Site) -> None:
 
 async def test_a_form_that_names_nothing_redrives_nothing(site: Site) -> None:
     await site.settle("gas-smell-2b", "hello?")
-    await bury(site)
+    await make_dead_letter(site)
     async with site.client("duty") as client:
         assert (await client.post("/operations/redrive", data={"csrf": ""})).status_code == 422
         assert (await client.post("/operations/retry", data={"csrf": ""})).status_code == 422
@@ -146,7 +146,7 @@ async def test_only_an_admin_retires_and_promotes(site: Site) -> None:
 async def test_a_sample_counts_every_stage_and_how_far_each_consumer_is(site: Site) -> None:
     await site.settle("gas-smell-2b", "hello?")
     await site.settle("packages-sunday", "hello?")
-    await bury(site)
+    await make_dead_letter(site)
     await site.fail("packages-sunday", "topics")
     found = await take_sample(site.backbone)
     assert (found.main, found.dead, found.failed) == (1, 1, 1)
@@ -171,7 +171,7 @@ async def test_while_stream_and_engine_are_down_the_page_says_so_and_shows_the_r
 async def test_plots_go_on_after_a_restart_and_others_on_the_store_add_to_them(site: Site) -> None:
     """Each history is that of a process of its own."""
     await site.settle("gas-smell-2b", "hello?")
-    await bury(site)
+    await make_dead_letter(site)
     clock = ManualClock(slot_of(site.backbone.clock()) + SLOT + timedelta(minutes=1))
     site.backbone.clock = clock
     one = await looked(site)
@@ -194,7 +194,7 @@ async def test_what_a_process_saw_is_not_told_of_the_time_before_it(site: Site) 
     clock.advance(timedelta(minutes=2))
     later = await looked(site)
     await site.settle("gas-smell-2b", "hello?")
-    await bury(site)
+    await make_dead_letter(site)
     clock.advance(timedelta(minutes=1))
     await later.look()
     assert [point.stages["dead"] for point in later.over(Span.HOUR, clock())] == [0, 0, 1]
