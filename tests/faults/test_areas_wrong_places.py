@@ -23,7 +23,7 @@ from afterturn.aws.table import INDEXES, RECENCY, table_definition
 from afterturn.bootstrap import open_settler
 from afterturn.bootstrap.bridge import open_bridge
 from afterturn.bootstrap.lambda_bridge import BridgeFunction
-from afterturn.bootstrap.lambda_webhooks import WebhooksFunction as FunnelFunction
+from afterturn.bootstrap.lambda_webhooks import WebhooksFunction
 from afterturn.config import read_settings
 from afterturn.errors import AfterturnError, ConfigError, StoreError, StreamUnavailable
 from afterturn.local import HOST
@@ -188,12 +188,12 @@ class TestFunctions:
 
     def test_the_bridge_of_a_crossed_lane_is_not_put_into_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AFTERTURN_TABLE", "afterturn-prod")
-        for call_it in (BridgeFunction(), FunnelFunction()):
+        for call_it in (BridgeFunction(), WebhooksFunction()):
             with pytest.raises(ConfigError, match="lane prod by its name"):
                 call_it({"afterturn": "probe"})
 
-    def test_the_funnel(self, lane: Access) -> None:
-        function = FunnelFunction()
+    def test_the_webhooks_function(self, lane: Access) -> None:
+        function = WebhooksFunction()
         request = {
             "version": "2.0",
             "rawPath": "/turns",
