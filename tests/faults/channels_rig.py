@@ -67,8 +67,8 @@ class Mailer:
 
 
 @dataclass
-class Desk:
-    """``front``: an HTTP client on the application; ``answer``: who answers; ``mailbox``: what Graph holds."""
+class ChannelApp:
+    """``front``: an HTTP client on the application; ``mailbox``, ``bucket``: what Graph and S3 hold."""
 
     backbone: Backbone
     clock: ManualClock
@@ -146,7 +146,7 @@ async def yes(asked: ReplyRequest) -> str:
 @asynccontextmanager
 async def opened(
     folder: Path, *, responder: Responder | None = None, directory: Directory | None = None
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[ChannelApp]:
     """With every channel set up. ``responder``: who answers; None leaves everything to people."""
     clock = ManualClock(NOW)
     path = folder / "desk.db"
@@ -158,7 +158,7 @@ async def opened(
             await stack.enter_async_context(serving(provider))
         http = await stack.enter_async_context(calling())
         given = directory or Directory(accounts={OURS: "oak", DESK: "oak", ELM: "elm", BOT: "oak"})
-        desk = Desk(backbone, clock, path, twilio, telegram, Mailer(clock), given)
+        desk = ChannelApp(backbone, clock, path, twilio, telegram, Mailer(clock), given)
         senders: dict[Channel, Sender] = {
             Channel.SMS: TwilioSender(
                 http,
@@ -187,7 +187,7 @@ async def opened(
         yield desk
 
 
-def _router(desk: Desk, *, auto_reply: bool) -> WebhookRouter:
+def _router(desk: ChannelApp, *, auto_reply: bool) -> WebhookRouter:
     own = frozenset(own_addresses(SECRETS))
 
     async def from_s3(asked: FetchRequest) -> ChannelEvent:

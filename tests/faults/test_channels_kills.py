@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import Desk, opened, yes
+from tests.faults.channels_rig import ChannelApp, opened, yes
 from tests.unit.channels.provider_calls import CHAT, THEIRS, Call, mail_call, mime, said, sms
 
 from afterturn.channels.outbox import Outbox
@@ -69,11 +69,11 @@ def main(given: list[str]) -> None:
     asyncio.run(child(Path(folder), point, channels))
 
 
-def sent(desk: Desk) -> dict[str, int]:
+def sent(desk: ChannelApp) -> dict[str, int]:
     return {"sms": len(desk.twilio.calls), "telegram": len(desk.telegram.calls), "email": len(desk.mailer.sent)}
 
 
-async def states(desk: Desk) -> list[tuple[str, str | None]]:
+async def states(desk: ChannelApp) -> list[tuple[str, str | None]]:
     found = desk.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
     return [(one["state"], one.get("reason")) for one in (json.loads(value) for (value,) in found)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.faults.channels_rig import Desk, opened, yes
+from tests.faults.channels_rig import ChannelApp, opened, yes
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.provider_calls import (
     DESK,
@@ -87,7 +87,7 @@ deliveries = st.tuples(st.permutations([*SCRIPT]), st.lists(st.sampled_from([*SC
 )
 
 
-async def deliver(desk: Desk, names: Sequence[str], sizes: Sequence[int], *, working: bool) -> None:
+async def deliver(desk: ChannelApp, names: Sequence[str], sizes: Sequence[int], *, working: bool) -> None:
     """In groups of these sizes, each at the same time."""
     left, place = [*names], 0
     while left:
@@ -98,7 +98,7 @@ async def deliver(desk: Desk, names: Sequence[str], sizes: Sequence[int], *, wor
     await desk.work(wait=timedelta(minutes=4))
 
 
-async def inbound(desk: Desk) -> list[list[str]]:
+async def inbound(desk: ChannelApp) -> list[list[str]]:
     """What was said, by conversation."""
     found = []
     for name in desk.conversations():

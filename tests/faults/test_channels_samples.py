@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_rig import Desk, opened, yes
+from tests.faults.channels_rig import ChannelApp, opened, yes
 from tests.unit.channels.channels import NOW, SAMPLES, here, sample
 from tests.unit.channels.email.test_samples import EXPECTED as MAILS
 from tests.unit.channels.provider_calls import sample_call
@@ -87,19 +87,19 @@ NOTHING = {
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[ChannelApp]:
     async with opened(tmp_path, responder=yes) as desk:
         yield desk
 
 
-def tries(desk: Desk) -> int:
+def tries(desk: ChannelApp) -> int:
     """How often anything was sent to anybody, taken or not."""
     return len(desk.twilio.calls) + len(desk.telegram.calls) + len(desk.mailer.sent)
 
 
 @here
 @pytest.mark.parametrize("name", sorted(MESSAGES | CALLS))
-async def test_a_webhook_is_stored_once_and_a_message_is_answered_once(desk: Desk, name: str) -> None:
+async def test_a_webhook_is_stored_once_and_a_message_is_answered_once(desk: ChannelApp, name: str) -> None:
     """Whose texts it holds, and in which conversation, is asserted by the tests of its provider."""
     await desk.hear(sample_call(name), sample_call(name))
     await desk.work(wait=timedelta(minutes=3))
@@ -111,7 +111,7 @@ async def test_a_webhook_is_stored_once_and_a_message_is_answered_once(desk: Des
 
 
 @here
-async def test_a_webhook_without_a_message_stores_none(desk: Desk) -> None:
+async def test_a_webhook_without_a_message_stores_none(desk: ChannelApp) -> None:
     for name in sorted(NOTHING):
         await desk.hear(sample_call(name))
     await desk.work(wait=timedelta(minutes=3))
@@ -120,7 +120,7 @@ async def test_a_webhook_without_a_message_stores_none(desk: Desk) -> None:
 
 
 @here
-async def test_without_its_signature_no_sample_changes_anything(desk: Desk) -> None:
+async def test_without_its_signature_no_sample_changes_anything(desk: ChannelApp) -> None:
     before = desk.everything()
     for name in (*MESSAGES, *CALLS, *NOTHING):
         call = sample_call(name)
@@ -135,7 +135,7 @@ SENDER_OF_ENVELOPE = {"attached-pdf": "bounces@tenants.example"}
 
 @here
 @pytest.mark.parametrize("name", MAILS)
-async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(desk: Desk, name: str) -> None:
+async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(desk: ChannelApp, name: str) -> None:
     expected = MAILS[name]
     await desk.hear(sample_call(f"email-raw/{name}.eml"))
     await desk.work(wait=timedelta(minutes=3))

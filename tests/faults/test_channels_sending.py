@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.channels_rig import Desk, opened, yes
+from tests.faults.channels_rig import ChannelApp, opened, yes
 from tests.unit.channels.provider_calls import CHAT, OURS, THEIRS, mail_call, mime, said, sms
 from tests.unit.channels.sending.rig import Told
 
@@ -20,19 +20,19 @@ SMS = f"sms:{THEIRS}"
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[ChannelApp]:
     async with opened(tmp_path, responder=yes) as desk:
         yield desk
 
 
-async def dispatched(desk: Desk) -> list[tuple[str, str | None]]:
+async def dispatched(desk: ChannelApp) -> list[tuple[str, str | None]]:
     found = desk.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
     told = [json.loads(value) for (value,) in found]
     return sorted((one["state"], one.get("reason")) for one in told)
 
 
 @pytest.mark.parametrize("stop", ["STOP", "stop.", "Unsubscribe"])
-async def test_what_a_machine_said_is_not_sent_after_stop(desk: Desk, stop: str) -> None:
+async def test_what_a_machine_said_is_not_sent_after_stop(desk: ChannelApp, stop: str) -> None:
     """The answer was there, the provider was out; STOP came before the next try."""
     await desk.hear(sms(1))
     desk.twilio.next = [Told(503)]
@@ -58,7 +58,7 @@ async def test_stop_while_somebody_is_being_asked_is_the_last_word(tmp_path: Pat
         assert one.twilio.sent == []
 
 
-async def test_stop_counts_for_one_number_and_for_one_network(desk: Desk) -> None:
+async def test_stop_counts_for_one_number_and_for_one_network(desk: ChannelApp) -> None:
     await desk.hear(
         sms(1, "STOP"),
         sms(2, "Hi", sender="+15550177000"),
@@ -68,7 +68,7 @@ async def test_stop_counts_for_one_number_and_for_one_network(desk: Desk) -> Non
     assert sorted(one["To"] for one in desk.twilio.sent) == ["+15550177000", f"whatsapp:{THEIRS}"]
 
 
-async def test_a_clock_that_was_ahead_delays_no_answer_and_loses_no_stop(desk: Desk) -> None:
+async def test_a_clock_that_was_ahead_delays_no_answer_and_loses_no_stop(desk: ChannelApp) -> None:
     """Somebody set it right: by a day."""
     right = desk.clock()
     desk.clock.set(right + timedelta(days=1))
@@ -83,7 +83,7 @@ async def test_a_clock_that_was_ahead_delays_no_answer_and_loses_no_stop(desk: D
     assert len(desk.twilio.sent) == 2
 
 
-async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: Desk) -> None:
+async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: ChannelApp) -> None:
     await desk.hear(sms(1, sender="+15550177000"), said(1, 1, "Hi"), mail_call(mime()), sms(2))
     await desk.work(wait=timedelta(seconds=1))
     assert sorted(one["To"] for one in desk.twilio.sent) == ["+15158226442", "+15550177000"]
@@ -92,7 +92,7 @@ async def test_an_answer_goes_to_who_asked_whatever_comes_between(desk: Desk) ->
 
 
 @pytest.mark.parametrize("place", range(4))
-async def test_wherever_stop_comes_nothing_goes_out_after_it(desk: Desk, place: int) -> None:
+async def test_wherever_stop_comes_nothing_goes_out_after_it(desk: ChannelApp, place: int) -> None:
     """While the provider fails now and then, and everything is delivered twice."""
     calls = [sms(number, f"Text {number}") for number in range(3)]
     calls.insert(place, sms(9, "STOP"))

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.faults.channels_rig import Desk, opened, yes
+from tests.faults.channels_rig import ChannelApp, opened, yes
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.provider_calls import (
     OURS,
@@ -116,13 +116,13 @@ def forged(name: str) -> list[Call]:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[ChannelApp]:
     async with opened(tmp_path) as desk:
         yield desk
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_only_the_request_that_was_signed_comes_in(desk: Desk, name: str) -> None:
+async def test_only_the_request_that_was_signed_comes_in(desk: ChannelApp, name: str) -> None:
     before = desk.everything()
     for number, call in enumerate(forged(name)):
         answer = await desk.call(call)
@@ -144,13 +144,13 @@ AGING = {
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["old", "from the future"])
 @pytest.mark.parametrize("name", AGING)
-async def test_a_signature_of_another_time_is_refused(desk: Desk, name: str, ahead: bool) -> None:
+async def test_a_signature_of_another_time_is_refused(desk: ChannelApp, name: str, ahead: bool) -> None:
     desk.clock.set(NOW - AGING[name] if ahead else NOW + AGING[name])
     await desk.hear(GOOD[name], status=401)
     assert await desk.count("messages") == 0
 
 
-async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(desk: Desk) -> None:
+async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(desk: ChannelApp) -> None:
     good, bad = "Users/desk@homes.example/Messages/AAMk1", "Users/desk@homes.example/Messages/AAMk2"
     ours, theirs = json.loads(graph_call(good).body)["value"], json.loads(graph_call(bad, state="x").body)["value"]
     call = replace(graph_call(good), body=json.dumps({"value": [*theirs, *ours, *theirs]}).encode())
@@ -163,7 +163,7 @@ async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(d
         assert answer.headers["content-type"].startswith("text/plain")
 
 
-async def test_a_signature_is_good_for_one_endpoint(desk: Desk) -> None:
+async def test_a_signature_is_good_for_one_endpoint(desk: ChannelApp) -> None:
     texts, calls, web, turns = (GOOD[name] for name in ("twilio", "twilio voice", "web", "turns"))
     await desk.hear(replace(texts, target=calls.target), replace(calls, target=texts.target), status=401)
     # Web chat and turns may have one secret: what they say is told apart by its form.
