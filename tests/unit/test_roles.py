@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.emulator import ROOT, access, emulator, provision  # noqa: F401
 
 from afterturn import App, ReactionContext, Settings, Stamp, TurnWindow
@@ -17,6 +18,7 @@ from afterturn.aws.names import Names
 from afterturn.aws.session import Access
 from afterturn.bootstrap import open_settler
 from afterturn.clock import system_clock
+from afterturn.errors import ConfigError
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 
 
@@ -112,3 +114,12 @@ async def test_on_aws_a_bridge_opens_without_table_and_temporal_and_loads_no_wor
     consumers, heavy = await run_alone(BRIDGE, access)
     assert "topics" in consumers.split()
     assert heavy == ""
+
+
+async def test_the_embedded_profile_refuses_a_workflow_of_another_program(tmp_path: Path) -> None:
+    """It has no Temporal to signal it with, and an event that nobody gets must not look delivered."""
+    app = App(shipped=False)
+    app.registry.add_foreign("billing", workflow="Billing", signal="settled", task_queue="billing")
+    with pytest.raises(ConfigError, match=r"billing.*local or aws"):
+        async with app.open(db=tmp_path / "afterturn.db"):
+            pass
