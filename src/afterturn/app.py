@@ -30,7 +30,7 @@ class App:
     def __init__(self, *, shipped: bool = True) -> None:
         self.shipped = shipped
         self.registry = Registry()
-        self.answers: Responder | None = None
+        self.reply_handler: Responder | None = None
 
     def consumer(
         self,
@@ -67,15 +67,15 @@ class App:
         return register
 
     def responder(self, handler: Responder) -> Responder:
-        """Declare who answers what channels bring in: ``async def reply(asked: Asked) -> str | None``.
+        """Declare the agent that replies to messages from channels: ``async def reply(request: ReplyRequest) -> str | None``.
 
-        Without one people answer, from the inbox. Raises ConfigError for a second one.
+        Without one, people reply from the inbox. Raises ConfigError for a second one.
         """
-        if self.answers is not None:
-            raise ConfigError("responder: this app has one; a message is answered by one only")
+        if self.reply_handler is not None:
+            raise ConfigError("responder: this app has one already; a message gets one reply")
         if not inspect.iscoroutinefunction(handler):
-            raise ConfigError("responder: has to be an async function")
-        self.answers = handler
+            raise ConfigError("responder: must be an async function")
+        self.reply_handler = handler
         return handler
 
     def foreign_workflow(

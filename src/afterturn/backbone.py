@@ -120,9 +120,9 @@ class Backbone:
             for consumer in self.registry
         ]
         registrations += [
-            Registration(name=one.name, registered_at=now, state=ConsumerState.LIVE, max_wait=one.max_wait)
-            for one in self.registry.foreign.values()
-            if one.max_wait is not None
+            Registration(name=foreign.name, registered_at=now, state=ConsumerState.LIVE, max_wait=foreign.max_wait)
+            for foreign in self.registry.foreign.values()
+            if foreign.max_wait is not None
         ]
         if registrations:  # whoever only looks has nothing to write, and waits for nobody who does
             await self.store.register(registrations)

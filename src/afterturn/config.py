@@ -242,11 +242,11 @@ def misspelt(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     Compared is what follows the prefix, which alone makes short names alike. What is like none of ours is left alone:
     an app may have variables of its own.
     """
-    found: list[tuple[str, str]] = []
+    matches: list[tuple[str, str]] = []
     for name in sorted(names):
         variable = name.upper()
         if variable.startswith(PREFIX) and variable not in VARIABLES:
             rest = variable.removeprefix(PREFIX)
             near = get_close_matches(rest, sorted(each.removeprefix(PREFIX) for each in VARIABLES), n=1, cutoff=0.75)
-            found += [(name, f"{PREFIX}{each}") for each in near]
-    return tuple(found)
+            matches += [(name, f"{PREFIX}{each}") for each in near]
+    return tuple(matches)

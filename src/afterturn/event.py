@@ -1,6 +1,6 @@
 """The turn-settled event, version 1: the fact that a turn was settled, without its content.
 
-The wire form is JSON with camelCase keys, the same for emitters and consumers in any language. Its JSON Schema stands
+The JSON form is JSON with camelCase keys, the same for emitters and consumers in any language. Its JSON Schema stands
 in ``docs/reference/event.schema.json``.
 """
 
@@ -62,7 +62,7 @@ class TurnSettled(BaseModel):
         return self.flush_mode is FlushMode.IMMEDIATE
 
     def to_json(self) -> str:
-        """The wire form."""
+        """The JSON form."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
@@ -118,7 +118,7 @@ def _known_version(value: object) -> object:
     return value
 
 
-class _Wire(TurnSettled):
+class _EventJson(TurnSettled):
     """As read: by its camelCase keys, and version and type must be there, though a writer need not name them."""
 
     model_config = ConfigDict(populate_by_name=False)
@@ -128,23 +128,23 @@ class _Wire(TurnSettled):
 
 
 def read_event(body: str | bytes) -> TurnSettled:
-    """An event from its wire form. Unknown further keys are accepted: a newer emitter may add some.
+    """An event from its JSON form. Unknown further keys are accepted: a newer emitter may add some.
 
     Raises InvalidEvent that names the key and says nothing of the value.
     """
     try:
-        wire = _Wire.model_validate_json(body)
+        parsed = _EventJson.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             raise InvalidEvent("the record is not JSON") from None
         raise InvalidEvent(f"the record is not an event: {invalid(error)}") from None
-    return unchecked(TurnSettled, **dict(wire))
+    return unchecked(TurnSettled, **dict(parsed))
 
 
 def event_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the wire form."""
-    schema = _Wire.model_json_schema(by_alias=True, mode="validation")
+    """The JSON Schema (2020-12) of the JSON form."""
+    schema = _EventJson.model_json_schema(by_alias=True, mode="validation")
     for key in schema["properties"].values():
         key.pop("title", None)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"

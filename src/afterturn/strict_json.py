@@ -40,12 +40,12 @@ def read_json(data: bytes, *, where: str) -> object:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise _Ambiguous(f"the name {name[:40]!r} stands twice in one object")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _no_constant(name: str) -> Any:

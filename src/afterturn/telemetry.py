@@ -74,14 +74,14 @@ def error_location(error: BaseException) -> str | None:
     ``/srv/my_agent.py:12``: the innermost line that is neither ours nor a library's; None where there is none.
     """
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [f"{file}:{line}" for file, line in lines if not file.startswith(("<", *_FOREIGN))]
-    return own[-1] if own else None
+    own_lines = [f"{file}:{line}" for file, line in lines if not file.startswith(("<", *_FOREIGN))]
+    return own_lines[-1] if own_lines else None
 
 
 def _word(value: object) -> str:
     """As it is, or quoted where it could be taken for more than one word: an id may hold spaces."""
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(one in text for one in ' ="') else text
+    return json.dumps(text, ensure_ascii=False) if not text or any(character in text for character in ' ="') else text
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:

@@ -262,7 +262,7 @@ def install(
         needed += _copy(name, folder)
     with tempfile.TemporaryDirectory() as apart:
         constraints = Path(apart, "constraints.txt")
-        constraints.write_text("\n".join(pins((one.name, one.version) for one in distributions())) + "\n")
+        constraints.write_text("\n".join(pins((dist.name, dist.version) for dist in distributions())) + "\n")
         words = command(folder, needed, requirements, constraints, runtime=runtime, architecture=architecture)
         done = subprocess.run(
             [sys.executable, "-m", "pip", *words],
@@ -272,10 +272,10 @@ def install(
             stdin=subprocess.DEVNULL,
         )
     if done.returncode:
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+        output = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
         raise ConfigError(
             f"pip could not install what the function needs, for {runtime} on {architecture}; nothing was changed. "
-            f"Make the zip elsewhere and give it with --zip FILE, or mend this:\n{said}"
+            f"Make the zip elsewhere and give it with --zip FILE, or mend this:\n{output}"
         )
 
 

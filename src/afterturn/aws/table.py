@@ -68,7 +68,7 @@ def table_definition(name: str, indexes: Iterable[Index] = INDEXES) -> dict[str,
     }
 
 
-def check_description(description: Mapping[str, Any], wanted: Iterable[Index] = INDEXES) -> None:
+def check_description(description: Mapping[str, Any], indexes: Iterable[Index] = INDEXES) -> None:
     """Refuse a table that is not ours, or not ready, by what DescribeTable says of it.
 
     An index is ready when the index itself is active and not backfilling; the table's own state says nothing of it.
@@ -79,7 +79,7 @@ def check_description(description: Mapping[str, Any], wanted: Iterable[Index] = 
     if description.get("TableStatus") not in ("ACTIVE", "UPDATING"):
         raise StoreBusy(f"table {name} is {description.get('TableStatus')}; try again when it is ACTIVE")
     existing = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
-    for index in wanted:
+    for index in indexes:
         current = existing.get(index.name)
         if current is None:
             raise StoreForeign(

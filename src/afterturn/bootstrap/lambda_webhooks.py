@@ -117,7 +117,7 @@ async def open_webhooks() -> AsyncIterator[OpenWebhooks]:
             return
         from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - not needed for turns alone
 
-        responder = app_named().answers
+        responder = app_named().reply_handler
         async with open_channels(settler, store, settings, system_clock, responder=responder) as webhooks:
             yield OpenWebhooks(settings, turns, webhooks.router, tuple(sorted(webhooks.router.endpoints)))
 

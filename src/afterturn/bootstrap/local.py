@@ -65,13 +65,13 @@ async def open_local(settings: Settings, registry: Registry, clock: Clock) -> As
     from afterturn.bootstrap.aws import open_production  # noqa: PLC0415 - who only settles loads no Temporal
 
     async with (
-        open_local_servers(settings) as place,
-        open_production(settings, registry, clock, place.access, address_in(place)) as backbone,
+        open_local_servers(settings) as servers,
+        open_production(settings, registry, clock, servers.access, address_in(servers)) as backbone,
     ):
         yield backbone
 
 
-def address_in(place: LocalServers) -> Address:
+def address_in(servers: LocalServers) -> Address:
     from afterturn.reactions.temporal.engine import Address  # noqa: PLC0415 - see above
 
-    return Address(target=place.temporal)
+    return Address(target=servers.temporal)

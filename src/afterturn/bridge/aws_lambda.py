@@ -37,7 +37,7 @@ async def respond(bridge: Bridge, stream: Invocations, event: Any) -> Answer:
     named = stream.deliveries(event)
     outcome = await bridge.deliver([delivery for _, delivery in named])
     failed = {delivery.receipt for delivery in outcome.failed}
-    return {"batchItemFailures": [{"itemIdentifier": name} for name, one in named if one.receipt in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": name} for name, received in named if received.receipt in failed]}
 
 
 class Handler:

@@ -75,14 +75,17 @@ PageSize = Annotated[int, typer.Option("--page", metavar="N", min=1, max=10_000,
 
 def with_lane(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that locate its lane; it gets them as ``lane``, its last parameter."""
-    own, options = _parameters(command), _parameters(_lane_target)[1:]
+    params, options = _parameters(command), _parameters(_lane_target)[1:]
 
     @functools.wraps(command)
     def run_command(ctx: typer.Context, **values: Any) -> None:
         where = {option.name: values.pop(option.name) for option in options}
         command(ctx, **values, lane=_lane_target(ctx, **where))
 
-    shown = [own[0], *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own[1:-1], *options))]
+    shown = [
+        params[0],
+        *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*params[1:-1], *options)),
+    ]
     run_command.__dict__["__signature__"] = inspect.Signature(shown)
     run_command.__annotations__ = {each.name: each.annotation for each in shown}
     return run_command

@@ -59,15 +59,15 @@ def audit(
     failed (its attempts are used up). Those that wait are only counted.
     """
     settings = settings_of(ctx, db)
-    found = asyncio.run(_audit(settings, selection(since, until, property_id), grace))
+    report = asyncio.run(_audit(settings, selection(since, until, property_id), grace))
     if json_:
-        write_json(found.to_json())
+        write_json(report.to_json())
     else:
-        if found.debts:
-            _print_debts(found.debts)
+        if report.debts:
+            _print_debts(report.debts)
             print()
-        print_audit(found)
-    raise typer.Exit(Exit.OK if found.clean else Exit.OWED)
+        print_audit(report)
+    raise typer.Exit(Exit.OK if report.clean else Exit.OWED)
 
 
 async def _audit(settings: Settings, part: Selection, grace: str | None) -> Audit:
@@ -75,10 +75,10 @@ async def _audit(settings: Settings, part: Selection, grace: str | None) -> Audi
         return await backbone.ledger.audit(part, grace=read_grace(grace, settings), progress=_counter("conversations"))
 
 
-def print_audit(found: Audit) -> None:
+def print_audit(report: Audit) -> None:
     """The result in one line."""
-    parts = f"waiting {len(found.waiting):,}, overdue {found.overdue:,}, failed {found.failed:,}"
-    print(f"checked: {found.checked:,}  owed: {found.owed:,} ({parts})")
+    parts = f"waiting {len(report.waiting):,}, overdue {report.overdue:,}, failed {report.failed:,}"
+    print(f"checked: {report.checked:,}  owed: {report.owed:,} ({parts})")
 
 
 def _print_debts(debts: Sequence[Debt]) -> None:

@@ -36,14 +36,14 @@ class ImportCounts:
     bad: list[BadRecord] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        def pair(found: int, new: int) -> dict[str, int]:
-            return {"found": found, "new": new, "known": found - new}
+        def pair(total: int, new: int) -> dict[str, int]:
+            return {"found": total, "new": new, "known": total - new}
 
         return {
             "conversations": pair(self.conversations, self.new_conversations),
             "turns": pair(self.turns, self.new_turns),
             "messages": pair(self.messages, self.new_messages),
-            "bad": [{"place": one.location, "problem": one.problem} for one in self.bad],
+            "bad": [{"place": record.location, "problem": record.problem} for record in self.bad],
         }
 
 
@@ -57,7 +57,7 @@ class Loader:
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._busy: dict[str, asyncio.Task[None]] = {}
 
-    async def load(self, found: Iterator[Found], stop: asyncio.Event) -> None:
+    async def load(self, records: Iterator[Found], stop: asyncio.Event) -> None:
         """Everything up to the end, or up to the turns that are under way when ``stop`` is set.
 
         Raises InvalidInput where the file cannot be read on, and StoreError; turns are settled whole or not at all.
@@ -66,61 +66,63 @@ class Loader:
         async with asyncio.TaskGroup() as group:
             while more and not stop.is_set():
                 # In a thread, because a reader may go through a whole mailbox before it yields.
-                batch, more, problem = await asyncio.to_thread(_take, found)
-                for one in batch:
+                batch, more, problem = await asyncio.to_thread(_next_batch, records)
+                for record in batch:
                     if stop.is_set():
                         break
-                    if isinstance(one, BadRecord):
-                        self._bad(one)
+                    if isinstance(record, BadRecord):
+                        self._bad(record)
                     else:
-                        await self._start(group, one, stop)
+                        await self._start(group, record, stop)
                 if problem is not None:
                     break
         if problem is not None:
             raise problem
 
-    async def _start(self, group: asyncio.TaskGroup, one: ImportedConversation, stop: asyncio.Event) -> None:
-        one = await self._at_home(one)
-        if earlier := self._busy.get(one.meta.id):
+    async def _start(self, group: asyncio.TaskGroup, record: ImportedConversation, stop: asyncio.Event) -> None:
+        record = await self._at_home(record)
+        if earlier := self._busy.get(record.meta.id):
             await asyncio.wait([earlier])
         await self._slots.acquire()
-        task = group.create_task(self._settle(one, stop))
-        self._busy[one.meta.id] = task
-        task.add_done_callback(lambda done: self._done(one.meta.id, done))
+        task = group.create_task(self._settle(record, stop))
+        self._busy[record.meta.id] = task
+        task.add_done_callback(lambda done: self._done(record.meta.id, done))
 
-    async def _at_home(self, one: ImportedConversation) -> ImportedConversation:
+    async def _at_home(self, record: ImportedConversation) -> ImportedConversation:
         """A Telegram group that has moved goes where what comes in of it goes by now."""
-        if one.meta.channel is not Channel.TELEGRAM:
-            return one
-        home = await merged_into(self._backbone.store, one.meta.id)
-        if home == one.meta.id:
-            return one
-        meta = one.meta.model_copy(update={"id": home})
-        return replace(one, meta=meta, turns=tuple(t.model_copy(update={"conversation": meta}) for t in one.turns))
+        if record.meta.channel is not Channel.TELEGRAM:
+            return record
+        home = await merged_into(self._backbone.store, record.meta.id)
+        if home == record.meta.id:
+            return record
+        meta = record.meta.model_copy(update={"id": home})
+        return replace(
+            record, meta=meta, turns=tuple(t.model_copy(update={"conversation": meta}) for t in record.turns)
+        )
 
     def _done(self, conversation_id: str, task: asyncio.Task[None]) -> None:
         self._slots.release()
         if self._busy.get(conversation_id) is task:
             del self._busy[conversation_id]
 
-    async def _settle(self, one: ImportedConversation, stop: asyncio.Event) -> None:
+    async def _settle(self, record: ImportedConversation, stop: asyncio.Event) -> None:
         if stop.is_set():
             return
         store = self._backbone.store
-        before = await store.conversation(one.meta.id)
-        if before is None and not one.turns:
-            await self._backbone.save_conversation(one.meta)
+        before = await store.conversation(record.meta.id)
+        if before is None and not record.turns:
+            await self._backbone.save_conversation(record.meta)
         tally = self.counts
         tally.conversations += 1
         tally.new_conversations += before is None
         settled = 0
-        for number, turn in enumerate(one.turns, 1):
+        for number, turn in enumerate(record.turns, 1):
             if stop.is_set():
                 break
             try:
                 new = not await self._is_known(turn) and (await self._backbone.settle(turn)).new
             except InvalidRecord as error:
-                self._bad(BadRecord(f"{one.location}, turn {number}", str(error)))
+                self._bad(BadRecord(f"{record.location}, turn {number}", str(error)))
                 continue
             tally.turns += 1
             tally.new_turns += new
@@ -128,7 +130,7 @@ class Loader:
             if new:
                 settled += len(turn.messages)
                 tally.new_messages += len(turn.messages)
-        if settled and (after := await store.conversation(one.meta.id)):
+        if settled and (after := await store.conversation(record.meta.id)):
             # A new turn can bring messages that are known, so what really came in is told by the count.
             tally.new_messages += after.message_count - (before.message_count if before else 0) - settled
 
@@ -137,33 +139,33 @@ class Loader:
         if turn.messages or turn.at is None:
             return False
         at = floor_millis(turn.at)
-        found = await self._backbone.store.turns(turn.conversation.id, after=at - MILLISECOND, limit=1)
-        return bool(found) and found[0].occurred_at - at < timedelta(milliseconds=1)
+        turns = await self._backbone.store.turns(turn.conversation.id, after=at - MILLISECOND, limit=1)
+        return bool(turns) and turns[0].occurred_at - at < timedelta(milliseconds=1)
 
     def _bad(self, record: BadRecord) -> None:
         self.counts.bad.append(record)
         self._on_bad(record)
 
 
-def first(found: Iterator[Found], limit: int | None) -> Iterator[Found]:
+def first(records: Iterator[Found], limit: int | None) -> Iterator[Found]:
     """Up to so many conversations, and the bad records among them; everything where there is no limit."""
     if limit is None:
-        yield from found
+        yield from records
         return
     conversations = 0
-    for one in found:
-        yield one
-        conversations += isinstance(one, ImportedConversation)
+    for record in records:
+        yield record
+        conversations += isinstance(record, ImportedConversation)
         if conversations == limit:
             return
 
 
-def _take(found: Iterator[Found]) -> tuple[list[Found], bool, InvalidInput | None]:
+def _next_batch(records: Iterator[Found]) -> tuple[list[Found], bool, InvalidInput | None]:
     """The next few, whether there may be more, and what made the reader stop."""
     batch: list[Found] = []
     try:
-        for one in found:
-            batch.append(one)
+        for record in records:
+            batch.append(record)
             if len(batch) == _READ_AHEAD:
                 return batch, True, None
     except InvalidInput as error:

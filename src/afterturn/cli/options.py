@@ -73,10 +73,10 @@ def _flag(flag: str, variable: str, text: str, metavar: str, **more: Any) -> Any
     return typer.Option(flag, help=f"{text} ({variable})", metavar=metavar, rich_help_panel="Shared options", **more)
 
 
-def _remember_profile(ctx: typer.Context, given: Profile | None) -> Profile | None:
-    if given is not None:
-        ctx.obj.profile = given
-    return given
+def _remember_profile(ctx: typer.Context, profile: Profile | None) -> Profile | None:
+    if profile is not None:
+        ctx.obj.profile = profile
+    return profile
 
 
 def _root(flag: str, variable: str, text: str, metavar: str) -> Any:
@@ -110,10 +110,10 @@ Property = Annotated[str | None, filter_option(BY_NAME["property"], repeatable=F
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of entries.")]
 
 
-def settings_of(ctx: typer.Context, db: Path | None, **given: Any) -> Settings:
+def settings_of(ctx: typer.Context, db: Path | None, **values: Any) -> Settings:
     """The settings of a command; logging is set up on the way."""
     shared: SharedOptions = ctx.obj
-    return read_settings(db=db or shared.db, profile=shared.profile, **given)
+    return read_settings(db=db or shared.db, profile=shared.profile, **values)
 
 
 def cli_settings(ctx: typer.Context, db: Path | None) -> Settings:
@@ -127,11 +127,9 @@ def app_of(ctx: typer.Context, name: str | None) -> App:
     return load_app(chosen) if chosen else App()
 
 
-def set_up_logging(
-    ctx: typer.Context, given: LogLevelName | None, default: LogLevelName = LogLevelName.WARNING
-) -> None:
+def set_up_logging(ctx: typer.Context, name: LogLevelName | None, default: LogLevelName = LogLevelName.WARNING) -> None:
     """Log lines to stderr, ids and counters only: ``2026-03-01T12:00:05Z INFO action=… conversation_id=…``."""
-    level = given or ctx.obj.log_level or default
+    level = name or ctx.obj.log_level or default
     handler = _Stderr()
     formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
@@ -201,15 +199,15 @@ def with_filters(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:
-        for one in FILTERS:
-            if values[one.field] in (None, []):
-                del values[one.field]
+        for filter_ in FILTERS:
+            if values[filter_.field] in (None, []):
+                del values[filter_.field]
         command(ctx, **values)
 
     context, *others, _ = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [context, *map(_parameter, FILTERS), *others]
-    run.__dict__["__signature__"] = inspect.Signature([one.replace(kind=_KEYWORD) for one in parameters])
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__dict__["__signature__"] = inspect.Signature([filter_.replace(kind=_KEYWORD) for filter_ in parameters])
+    run.__annotations__ = {filter_.name: filter_.annotation for filter_ in parameters}
     return run
 
 

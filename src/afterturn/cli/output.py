@@ -49,7 +49,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         screen.print(shown)
         return
     lines = [list(columns), *cells]
-    widths = [max(cell_len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [max(cell_len(line[number]) for line in lines) for number in range(len(columns))]
     for line in lines:
         print("  ".join(padded(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip())
 

@@ -57,19 +57,25 @@ def failed(
     ctx: typer.Context, limit: Limit = 100, json_: Json = False, profile: Profiled = None, db: Db = None
 ) -> None:
     """List failed reactions."""
-    found, now = asyncio.run(_failures(ctx, db, limit + 1))
-    complete, found = len(found) <= limit, found[:limit]
+    failures, now = asyncio.run(_failures(ctx, db, limit + 1))
+    complete, failures = len(failures) <= limit, failures[:limit]
     if json_:
-        write_json({"failures": [shapes.failure(one) for one in found], "complete": complete})
+        write_json({"failures": [shapes.failure(failure) for failure in failures], "complete": complete})
         return
     table(
         ("CONVERSATION", "CONSUMER", "ERROR", "TURN", "AGO"),
         [
-            (one.conversation_id, one.consumer, one.error, one.failed_through, age(now - one.failed_through))
-            for one in found
+            (
+                failure.conversation_id,
+                failure.consumer,
+                failure.error,
+                failure.failed_through,
+                age(now - failure.failed_through),
+            )
+            for failure in failures
         ],
     )
-    note("`afterturn reactions retry` runs them again." if found else "No reaction has failed.")
+    note("`afterturn reactions retry` runs them again." if failures else "No reaction has failed.")
     if not complete:
         note(f"There are more than {limit}; raise --limit.")
 
@@ -98,7 +104,7 @@ def retry(
         raise InvalidInput("name the conversations, or give --all")
     retried = asyncio.run(_retry(ctx, db, conversation_ids, consumer))
     if json_:
-        write_json({"retried": [{"conversationId": one, "consumer": name} for one, name in retried]})
+        write_json({"retried": [{"conversationId": id_, "consumer": name} for id_, name in retried]})
         return
     table(("CONVERSATION", "CONSUMER"), retried)
     note(f"{count(len(retried), 'reaction')} will run again; `afterturn up` or `afterturn drain` runs them.")
@@ -109,15 +115,15 @@ async def _retry(ctx: typer.Context, db: Any, ids: list[str] | None, consumer: s
         if consumer is not None:
             require_consumers([consumer], list(await backbone.store.registrations()))
         chosen = [
-            (one.conversation_id, one.consumer)
-            for one in await backbone.store.failures(limit=_ALL)
-            if (not ids or one.conversation_id in ids) and consumer in (None, one.consumer)
+            (failure.conversation_id, failure.consumer)
+            for failure in await backbone.store.failures(limit=_ALL)
+            if (not ids or failure.conversation_id in ids) and consumer in (None, failure.consumer)
         ]
-        found = {conversation_id for conversation_id, _ in chosen}
-        for wanted in ids or ():
-            if wanted not in found:
+        failed_ids = {conversation_id for conversation_id, _ in chosen}
+        for requested in ids or ():
+            if requested not in failed_ids:
                 raise NotFound(
-                    f"no failed reaction on conversation {wanted!r}; `afterturn reactions failed` lists them"
+                    f"no failed reaction on conversation {requested!r}; `afterturn reactions failed` lists them"
                 )
         for conversation_id, name in chosen:
             await backbone.engine.retry(name, conversation_id)

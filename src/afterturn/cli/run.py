@@ -99,7 +99,9 @@ async def _answers(app: App, backbone: Backbone) -> AsyncIterator[Channels | Non
         return
     from afterturn.bootstrap.channels import open_channels  # noqa: PLC0415 - slow to load, and most have no channels here
 
-    async with open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as webhooks:
+    async with open_channels(
+        backbone, backbone.store, settings, backbone.clock, responder=app.reply_handler
+    ) as webhooks:
         yield webhooks
 
 
@@ -234,9 +236,9 @@ async def _jobs(backbone: Backbone) -> str:
 
     text = ""
     for kind, name in ((REPLY, "answer"), (SEND, "send"), (FINISH_CALL, "ended call")):
-        if found := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
-            least = "at least " if found == _MOST_JOBS else ""
-            text += f"{least}{count(found, name)} waiting, "
+        if number := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
+            least = "at least " if number == _MOST_JOBS else ""
+            text += f"{least}{count(number, name)} waiting, "
     return text
 
 

@@ -186,8 +186,8 @@ def _so_far(tally: ImportCounts) -> str:
 
 
 def _summary(reader: Reader, tally: ImportCounts) -> None:
-    def line(found: int, new: int) -> str:
-        return f"{found:,} ({new:,} new)"
+    def line(total: int, new: int) -> str:
+        return f"{total:,} ({new:,} new)"
 
     print(f"{cell(reader.path)}: {reader.format.label}")
     facts(
@@ -219,10 +219,10 @@ def settle(
     set_up_logging(ctx, log_level)
     if sys.stdin.isatty():
         note("Reading one turn as JSON; end it with Ctrl-D.")
-    given = read_json(sys.stdin.buffer.read(), where="stdin")
-    if not isinstance(given, dict):
+    document = read_json(sys.stdin.buffer.read(), where="stdin")
+    if not isinstance(document, dict):
         raise InvalidInput("stdin: is JSON, but not an object; give one turn")
-    turn = parse(Turn, given)
+    turn = parse(Turn, document)
     receipt = asyncio.run(_settle(app_of(ctx, app), cli_settings(ctx, db), turn))
     event = receipt.event
     if json_:

@@ -109,9 +109,9 @@ async def _simulate(
     synthetic: bool,
     json_: bool,
 ) -> Exit:
-    found = await asyncio.to_thread(lambda: list(_found(path, system_clock(), limit)))
-    conversations = [one for one in found if isinstance(one, ImportedConversation)]
-    bad = [one for one in found if isinstance(one, BadRecord)]
+    records = await asyncio.to_thread(lambda: list(_read_records(path, system_clock(), limit)))
+    conversations = [item for item in records if isinstance(item, ImportedConversation)]
+    bad = [item for item in records if isinstance(item, BadRecord)]
     for record in bad[:_BAD_SHOWN]:
         note(f"bad: {record}")
     if len(bad) > _BAD_SHOWN:
@@ -131,14 +131,14 @@ async def _simulate(
         with interruptible(stop.set, stop.set) as received:
             turns = await _perform(backbone, list(beats), stop, quiet=json_)
         stopped = received() > 0
-    hidden = sum(synthetic or one.meta.synthetic or one.meta.gauntlet for one in conversations)
+    hidden = sum(synthetic or item.meta.synthetic or item.meta.gauntlet for item in conversations)
     if json_:
         result = {
             "conversations": len(conversations),
             "hidden": hidden,
             "turns": turns,
             "seed": seed,
-            "bad": [{"place": one.location, "problem": one.problem} for one in bad],
+            "bad": [{"place": item.location, "problem": item.problem} for item in bad],
             "interrupted": stopped,
         }
         write_json({**result, "began": to_text(begins)})
@@ -166,9 +166,9 @@ async def _perform(backbone: Backbone, beats: Sequence[Beat], stop: asyncio.Even
     return len(beats)
 
 
-def _found(path: Path | None, now: datetime, limit: int | None) -> Iterator[ImportedConversation | BadRecord]:
+def _read_records(path: Path | None, now: datetime, limit: int | None) -> Iterator[ImportedConversation | BadRecord]:
     if path is None:
-        yield from first((_whole(one) for one in sample(now)), limit)
+        yield from first((_whole(record) for record in sample(now)), limit)
         return
     with read(path) as reader:
         yield from first(reader, limit)
@@ -213,11 +213,11 @@ def play(
         if turns:
             heapq.heappush(queue, (spread * chance.random(), number, 0, turns))
     while queue:
-        after, number, place, turns = heapq.heappop(queue)
-        yield Beat(after, _as_now(turns[place], begins + after, speed, name, synthetic))
-        if place + 1 < len(turns):
-            gap = max(_time(turns[place + 1]) - _time(turns[place]), timedelta(0)) / speed
-            heapq.heappush(queue, (after + gap, number, place + 1, turns))
+        after, number, index, turns = heapq.heappop(queue)
+        yield Beat(after, _as_now(turns[index], begins + after, speed, name, synthetic))
+        if index + 1 < len(turns):
+            gap = max(_time(turns[index + 1]) - _time(turns[index]), timedelta(0)) / speed
+            heapq.heappush(queue, (after + gap, number, index + 1, turns))
 
 
 def _time(turn: Turn) -> datetime:

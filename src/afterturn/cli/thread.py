@@ -81,7 +81,7 @@ def print_thread(
         _section(f"Work orders ({len(orders):,})")
         table(
             ("URGENCY", "CATEGORY", "OPENED", "STATUS", "ID"),
-            [(one.urgency.value, one.category, one.opened_at, one.status.value, one.id) for one in orders],
+            [(order.urgency.value, order.category, order.opened_at, order.status.value, order.id) for order in orders],
         )
 
 
@@ -135,7 +135,7 @@ def _brief(value: Any) -> str:
         case dict():
             return f"({len(value)})"
         case list():
-            plain = all(isinstance(one, str | int | float) for one in value)
+            plain = all(isinstance(item, str | int | float) for item in value)
             return " ".join(map(one_line, value)) if plain else f"({len(value)})"
         case _:
             return json.dumps(value)
@@ -150,7 +150,10 @@ def _section(title: str) -> None:
 def _print_message(message: Message, sending: DeliverySummary | None) -> None:
     head = f"{timestamp(message.at)}  {padded(message.role.value, _ROLE)}"
     lines = message.text.splitlines()
-    lines += [f"[{cell(one.name or one.media_type)}: {cell(one.url)}]" for one in message.attachments]
+    lines += [
+        f"[{cell(attachment.name or attachment.media_type)}: {cell(attachment.url)}]"
+        for attachment in message.attachments
+    ]
     screen = console()
     for number, line in enumerate(lines or [""]):
         text = Text(f"{head if number == 0 else ' ' * len(head)}  ", "dim")

@@ -59,8 +59,8 @@ def add(
     secret = PREFIX + secrets.token_urlsafe(32)
     now = system_clock()
     until = None if expires is None else now + flag_value("--expires", _lifetime, expires)
-    given = {"name": name, "role": role, "sha256": digest_of(secret), "created_at": now, "expires_at": until}
-    token = parse(Token, given if property_id is None else {**given, "properties": property_id})
+    fields = {"name": name, "role": role, "sha256": digest_of(secret), "created_at": now, "expires_at": until}
+    token = parse(Token, fields if property_id is None else {**fields, "properties": property_id})
     add_token(path, token)
     if json_:
         write_json({"token": secret, **_to_json(token)})
@@ -73,24 +73,24 @@ def add(
 def list_(ctx: typer.Context, tokens: TokensFile = None, json_: Json = False) -> None:
     """List tokens."""
     path = settings_of(ctx, None, tokens=tokens).tokens
-    found = read_tokens(path)
+    stored = read_tokens(path)
     if json_:
-        write_json({"tokens": [_to_json(one) for one in found]})
+        write_json({"tokens": [_to_json(token) for token in stored]})
         return
     table(
         ("NAME", "ROLE", "PROPERTIES", "CREATED", "EXPIRES"),
         [
             (
-                one.name,
-                one.role.value,
-                "all" if one.properties is None else ", ".join(one.properties),
-                one.created_at,
-                one.expires_at,
+                token.name,
+                token.role.value,
+                "all" if token.properties is None else ", ".join(token.properties),
+                token.created_at,
+                token.expires_at,
             )
-            for one in found
+            for token in stored
         ],
     )
-    if not found:
+    if not stored:
         note(f"There are no tokens in {path}; `afterturn token add NAME --role operator` makes one.")
 
 

@@ -88,7 +88,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
             check_binding(host, len(read_tokens(settings.tokens)))
         async with (
             app.open(settings) as backbone,
-            open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.answers) as webhooks,
+            open_channels(backbone, backbone.store, settings, backbone.clock, responder=app.reply_handler) as webhooks,
         ):
             access = AccessControl(backbone.clock, TokenFile(settings.tokens))
             http = make_app(backbone, access, proxies=Proxies.of(settings.trusted_proxies))
@@ -127,7 +127,7 @@ async def _serve(app: App, settings: Settings, host: str, port: int | None, *, b
 
 
 def _responder(app: App, settings: Settings) -> str:
-    if app.answers is not None:
+    if app.reply_handler is not None:
         return "the responder of the app"
     if settings.agent_url:
         return "the agent at AFTERTURN_AGENT_URL"

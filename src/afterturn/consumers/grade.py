@@ -215,8 +215,8 @@ def _staff_wrote(state: GradeState, message: Message, tone: ToneRules) -> GradeS
     first = state.first_response_s
     if state.waiting_since is not None:
         wait = _seconds(state.waiting_since, message.at)
-        place = bisect_left(CLASSES_S, wait)
-        waits = (*waits[:place], waits[place] + 1, *waits[place + 1 :])
+        bucket = bisect_left(CLASSES_S, wait)
+        waits = (*waits[:bucket], waits[bucket] + 1, *waits[bucket + 1 :])
         first = wait if first is None else first
     return state.model_copy(
         update={
@@ -241,9 +241,9 @@ def _words(text: str) -> tuple[int, ...]:
     return tuple(sorted(zlib.crc32(word.encode()) & 0xFFFFFF for word in words)[:_KEPT_WORDS])
 
 
-def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    shared = len(set(one) & set(other))
-    return shared >= _SAME_QUESTION * len(set(one) | set(other))
+def _alike(words: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    shared = len(set(words) & set(other))
+    return shared >= _SAME_QUESTION * len(set(words) | set(other))
 
 
 def _restore(window: TurnWindow) -> GradeState:

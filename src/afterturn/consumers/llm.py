@@ -102,9 +102,9 @@ def topic_judge(model: Model, taxonomy: Taxonomy) -> TopicJudge:
         task = f"Name the topics of a property manager's conversation.\nThe topics are:\n{listed}"
         known = ", ".join(sorted(state.topics)) or "none"
         answer = await _ask(model, task, f"Topics so far: {known}", window.messages, TopicsAnswer)
-        found = frozenset(answer.topics) & (taxonomy.labels.keys() - {OTHER})
-        topics = (state.topics | found) - ({OTHER} if found else frozenset())
-        return TopicState(topics=topics or frozenset({OTHER}), latest=tuple(sorted(found)) or state.latest)
+        topics_now = frozenset(answer.topics) & (taxonomy.labels.keys() - {OTHER})
+        topics = (state.topics | topics_now) - ({OTHER} if topics_now else frozenset())
+        return TopicState(topics=topics or frozenset({OTHER}), latest=tuple(sorted(topics_now)) or state.latest)
 
     return judge
 
@@ -148,7 +148,7 @@ def repair_judge(model: Model) -> RepairJudge:
         for repair in answer.repairs:
             if repair.message in written:
                 by_message.setdefault(repair.message, []).append(repair)
-        return [MessageReport(messages[number], _reading(found)) for number, found in sorted(by_message.items())]
+        return [MessageReport(messages[number], _reading(answers)) for number, answers in sorted(by_message.items())]
 
     return judge
 
@@ -167,17 +167,17 @@ async def _ask(model: Model, task: str, facts: str, messages: Sequence[Message],
     return output.model_validate(result.output)
 
 
-def _reading(found: Sequence[RepairAnswer]) -> RepairSigns:
+def _reading(answers: Sequence[RepairAnswer]) -> RepairSigns:
     problems: dict[str, RepairNeed] = {}
-    for repair in found:
+    for repair in answers:
         urgency = Urgency.EMERGENCY if repair.emergency else repair.urgency
         before = problems.get(repair.category)
         if before is None or urgency.rank < before.urgency.rank:
             problems[repair.category] = RepairNeed(repair.category, urgency)
     return RepairSigns(
         problems=tuple(problems.values()),
-        emergencies=tuple(dict.fromkeys(repair.emergency for repair in found if repair.emergency)),
-        follow_up=any(repair.about_earlier_problem for repair in found),
+        emergencies=tuple(dict.fromkeys(repair.emergency for repair in answers if repair.emergency)),
+        follow_up=any(repair.about_earlier_problem for repair in answers),
     )
 
 

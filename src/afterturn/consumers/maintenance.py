@@ -175,13 +175,13 @@ def _after(state: MaintenanceState, report: MessageReport, conversation_id: str)
         repairs[-1] = _raised(repairs[-1], Urgency.URGENT, message.at)
     opened = 0
     for problem in reading.problems if not reading.resolved else ():
-        place = _same(repairs, problem, follow_up=reading.follow_up)
-        if place is None:
+        index = _same(repairs, problem, follow_up=reading.follow_up)
+        if index is None:
             repairs.append(_opened(problem, message, conversation_id))
             opened += 1
         else:
-            same = _raised(repairs[place], problem.urgency, message.at)
-            repairs[place] = same.model_copy(update={"things": tuple(sorted({*same.things, *problem.things}))})
+            same = _raised(repairs[index], problem.urgency, message.at)
+            repairs[index] = same.model_copy(update={"things": tuple(sorted({*same.things, *problem.things}))})
     episodes = dict(state.episodes)
     for kind in reading.emergencies:
         episodes[kind] = _spoken_of(episodes.get(kind), message)
@@ -204,12 +204,12 @@ def _spoken_of(present: Episode | None, message: Message) -> Episode:
 
 def _same(repairs: list[OpenRepair], problem: RepairNeed, *, follow_up: bool) -> int | None:
     """Where the open work order stands that this problem belongs to; the newest first."""
-    for place in range(len(repairs) - 1, -1, -1):
-        repair = repairs[place]
+    for index in range(len(repairs) - 1, -1, -1):
+        repair = repairs[index]
         if repair.category != problem.category:
             continue
         if follow_up or not repair.things or not problem.things or problem.things.intersection(repair.things):
-            return place
+            return index
     if problem.category == "other" and repairs and follow_up:
         return len(repairs) - 1
     return None

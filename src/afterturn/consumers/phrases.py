@@ -155,12 +155,12 @@ class PhraseBook(Generic[K]):
 
     def find(self, text: ReadText) -> set[K]:
         """The keys of all phrases that the text holds."""
-        found: set[K] = set()
+        matched: set[K] = set()
         line = text.line
         for key, phrase in self._candidates(text):
-            if key not in found and phrase.pattern.search(line):
-                found.add(key)
-        return found
+            if key not in matched and phrase.pattern.search(line):
+                matched.add(key)
+        return matched
 
     def hide(self, text: ReadText) -> dict[K, ReadText]:
         """For each key with a match: the text with all the matched words hidden."""
@@ -168,7 +168,7 @@ class PhraseBook(Generic[K]):
         for key, phrase in self._candidates(text):
             for match in phrase.pattern.finditer(text.line):
                 spans.setdefault(key, set()).add(match.span())
-        return {key: ReadText(text.words, _hidden(text.line, found)) for key, found in spans.items()}
+        return {key: ReadText(text.words, _hidden(text.line, hits)) for key, hits in spans.items()}
 
     def _candidates(self, text: ReadText) -> Iterable[tuple[K, Phrase]]:
         words, stems = self._words, self._stems
@@ -270,11 +270,11 @@ def _anchors(choices: list[_Row]) -> frozenset[str] | None:
     return frozenset(anchors)
 
 
-def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    if one is None or other is None:
-        return one or other
+def _better(current: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if current is None or other is None:
+        return current or other
 
     def cost(anchors: frozenset[str]) -> tuple[int, int]:
         return sum(len(anchor) <= _SHORT for anchor in anchors), len(anchors)
 
-    return min(one, other, key=cost)
+    return min(current, other, key=cost)

@@ -118,9 +118,9 @@ def _section(mark: _Mark) -> tuple[str, str]:
 
 
 def _problems(marks: set[_Mark], rules: RepairRules, *, urgent: bool) -> list[RepairNeed]:
-    found = {section for kind, section, _ in marks if kind == "categories"}
-    if len(found) > 1:
-        found.discard("other")
+    categories = {section for kind, section, _ in marks if kind == "categories"}
+    if len(categories) > 1:
+        categories.discard("other")
     return [
         RepairNeed(
             category=category,
@@ -128,7 +128,7 @@ def _problems(marks: set[_Mark], rules: RepairRules, *, urgent: bool) -> list[Re
             things=frozenset(name for kind, section, name in marks if section == category and name),
         )
         for category in CATEGORIES
-        if category in found
+        if category in categories
     ]
 
 

@@ -53,14 +53,14 @@ class RuleFile:
             return []
         if not isinstance(groups, dict):
             raise self.error(where, 'must be a table of languages, such as en = ["..."]')
-        found = []
+        phrases = []
         for language, sources in groups.items():
             for source in self.strings(f"{where}.{language}", sources):
                 try:
-                    found.append(compile_phrase(source, self.lists))
+                    phrases.append(compile_phrase(source, self.lists))
                 except ValueError as error:
                     raise self.error(f"{where}.{language}", str(error)) from None
-        return found
+        return phrases
 
     def strings(self, where: str, value: object) -> list[str]:
         """A list of texts; an empty one where it is left out."""

@@ -30,20 +30,20 @@ class ToneRules:
         ``hands_over``, ``wants_person``, ``closes``. Any question mark counts as ``asks``, shouting in capitals as
         ``upset``, and a short message without a question closes where it thanks, or holds no words at all."""
         line = read(text)
-        found = self._says.find(line)
-        hidden = self._unless.hide(line) if found or "?" in text else {}
+        sections = self._says.find(line)
+        hidden = self._unless.hide(line) if sections or "?" in text else {}
         for section, rest in hidden.items():
-            if section in found and section not in self._says.find(rest):
-                found.discard(section)
+            if section in sections and section not in self._says.find(rest):
+                sections.discard(section)
         if " ?" in hidden.get("asks", line).line:
-            found.add("asks")
-        if "asks" in found or ("closes" in found and len(line.words) > _CLOSING_WORDS):
-            found.discard("closes")
+            sections.add("asks")
+        if "asks" in sections or ("closes" in sections and len(line.words) > _CLOSING_WORDS):
+            sections.discard("closes")
         elif not any(word[0].isalnum() for word in line.words):
-            found.add("closes")
+            sections.add("closes")
         if _shouts(text):
-            found.add("upset")
-        return frozenset(found)
+            sections.add("upset")
+        return frozenset(sections)
 
 
 @cache

@@ -88,30 +88,30 @@ def topics_handler(judge: TopicJudge) -> Handler:
 def _after(state: TopicState, message: Message, taxonomy: Taxonomy) -> TopicState:
     if message.direction is Direction.INBOUND and message.role is Role.CUSTOMER:
         text = read(message.text)
-        found = _classify(text, taxonomy, state.topics)
+        topics = _classify(text, taxonomy, state.topics)
         if state.offered and agrees(message.text, taxonomy.agrees):
-            found |= state.offered
-        return _add(state, found, customer=True)
+            topics |= state.offered
+        return _add(state, topics, customer=True)
     if message.role is Role.SYSTEM:
         return state
-    said = {
+    claims = {
         (kind, topic)
         for kind, topic in taxonomy.agent.find(read(message.text))
         if not taxonomy.near[topic] or not taxonomy.near[topic].isdisjoint(state.topics)
     }
-    confirmed = frozenset(topic for kind, topic in said if kind == "confirms")
-    offered = frozenset(topic for kind, topic in said if kind == "offers")
+    confirmed = frozenset(topic for kind, topic in claims if kind == "confirms")
+    offered = frozenset(topic for kind, topic in claims if kind == "offers")
     after = _add(state, confirmed, customer=False)
     return TopicState(topics=after.topics, latest=after.latest, offered=offered)
 
 
-def _add(state: TopicState, found: frozenset[str], *, customer: bool) -> TopicState:
-    topics = state.topics | found
+def _add(state: TopicState, topics_now: frozenset[str], *, customer: bool) -> TopicState:
+    topics = state.topics | topics_now
     if len(topics) > 1:
         topics -= {OTHER}
     elif not topics and customer:
         topics = frozenset({OTHER})
-    latest = tuple(sorted(found)) if found and customer else state.latest
+    latest = tuple(sorted(topics_now)) if topics_now and customer else state.latest
     return TopicState(topics=topics, latest=latest, offered=frozenset() if customer else state.offered)
 
 
@@ -124,10 +124,10 @@ def _classify(text: ReadText, taxonomy: Taxonomy, known: Collection[str]) -> fro
         hits = {hit for hit in hits if hit[0] not in hidden}
         for topic, rest in hidden.items():
             hits |= {hit for hit in taxonomy.customer.find(rest) if hit[0] == topic}
-    said = {topic for topic, kind, _ in hits if kind == "says"}
-    hinted = Counter(topic for topic, kind, _ in hits if kind == "hints" and topic not in said)
-    around = said.union(known)
-    return frozenset(said.union(topic for topic, count in hinted.items() if _counts(taxonomy, topic, count, around)))
+    stated = {topic for topic, kind, _ in hits if kind == "says"}
+    hinted = Counter(topic for topic, kind, _ in hits if kind == "hints" and topic not in stated)
+    around = stated.union(known)
+    return frozenset(stated.union(topic for topic, count in hinted.items() if _counts(taxonomy, topic, count, around)))
 
 
 def _counts(taxonomy: Taxonomy, topic: str, hints: int, around: Collection[str]) -> bool:

@@ -92,14 +92,14 @@ class _Thread:
 
 def conversations(source: ImportFile, options: ImportOptions) -> Iterator[ImportedConversation | BadRecord]:
     """Bad records as they are met, then the conversations: only the end of the file is the end of each."""
-    own = frozenset(normalise(number, options.region) for number in options.own)
+    own_numbers = frozenset(normalise(number, options.region) for number in options.own)
     threads: dict[tuple[str, ...], _Thread] = {}
     for element in _elements(source):
         if isinstance(element, BadRecord):
             yield element
             continue
         message = _sms(element, options) if element.name == "sms" else _mms(element, options)
-        numbers = _counterparts(element, own, options.region)
+        numbers = _counterparts(element, own_numbers, options.region)
         if message is None:
             continue
         if not isinstance(message, BadRecord) and not numbers:

@@ -106,11 +106,11 @@ def _chats(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[s
 def _chat(
     chat: Mapping[str, Any], location: str, account: str | None, options: ImportOptions
 ) -> Iterator[ImportedConversation | BadRecord]:
-    told, items = chat.get("id"), chat.get("messages")
-    if isinstance(told, bool) or not isinstance(told, int | str):
+    raw_id, items = chat.get("id"), chat.get("messages")
+    if isinstance(raw_id, bool) or not isinstance(raw_id, int | str):
         yield BadRecord(location, "id: is missing or not a number")
         return
-    chat_id = _as_bots_know(told, chat.get("type"))
+    chat_id = _as_bots_know(raw_id, chat.get("type"))
     if not isinstance(items, list):
         yield BadRecord(location, "messages: is missing or not a list")
         return
@@ -149,9 +149,9 @@ def _chat(
     yield meta if isinstance(meta, BadRecord) else ImportedConversation(meta, make_turns(meta, messages), location)
 
 
-def _as_bots_know(told: int | str, kind: object) -> str:
+def _as_bots_know(raw_id: int | str, kind: object) -> str:
     """The id of a chat, which an export tells without what says of which kind it is."""
-    text = str(told)
+    text = str(raw_id)
     if not _BARE.match(text):
         return text
     if kind == _GROUP:
@@ -191,12 +191,12 @@ def _values(item: Mapping[str, Any], chat_id: str, is_own: _IsOwn, options: Impo
         return "text: is neither a text nor a list of texts and entities"
     for_all = _CHANNEL.match(chat_id) and _DIGITS.match(str(number))
     name = legal_id("", f"{chat_id}:{number}" if for_all else str(number))
-    own = is_own(item)
+    outbound = is_own(item)
     return {
         "id": name,
         "provider_id": name,
-        "direction": Direction.OUTBOUND if own else Direction.INBOUND,
-        "role": Role.AGENT if own else Role.CUSTOMER,
+        "direction": Direction.OUTBOUND if outbound else Direction.INBOUND,
+        "role": Role.AGENT if outbound else Role.CUSTOMER,
         "text": text or _instead_of_text(item),
         "at": at,
         "attachments": _attachments(item, f"mid:{chat_id}/{number}"),
@@ -276,9 +276,9 @@ def _account(value: Mapping[str, Any]) -> str | None:
 
 def _ownership(chat: Mapping[str, Any], chat_id: str, account: str | None, options: ImportOptions) -> _IsOwn:
     """Tells whether a message is ours, from the best that is known (see the module)."""
-    own = {account} if account and not options.own else {_user(entry) for entry in options.own}
-    if own:
-        return lambda item: _sender(item) in own or _shown_name(item) in own
+    own_users = {account} if account and not options.own else {_user(entry) for entry in options.own}
+    if own_users:
+        return lambda item: _sender(item) in own_users or _shown_name(item) in own_users
     if chat.get("type") in _PRIVATE:
         other = {_user(chat_id), str(chat.get("name"))}
         return lambda item: _sender(item) not in other and _shown_name(item) not in other

@@ -285,7 +285,7 @@ def _wrong_reader(
 ) -> Iterator[LaneFinding]:
     names = expected.names
     is_undeployed = not mapping.enabled and mapping.function == names.function("bridge")
-    place, _, queue = mapping.source.rpartition(":")
+    prefix, _, queue = mapping.source.rpartition(":")
     if mapping.source in queues:
         if mapping.function in bridges or is_undeployed:
             return
@@ -297,7 +297,7 @@ def _wrong_reader(
     else:
         return
     runtime = f"{mapping.function}:{mapping.qualifier}" if mapping.qualifier else mapping.function
-    actual = queue if place == expected.location.queue_arn("").rstrip(":") else mapping.source
+    actual = queue if prefix == expected.location.queue_arn("").rstrip(":") else mapping.source
     yield LaneFinding(LaneFault.CROSSED, RuntimeKind.LAMBDA, runtime, EVENT_SOURCE, actual, allowed)
 
 
@@ -311,11 +311,11 @@ def _bridge_findings(bridge: Runtime, arn: str, queue: str, mappings: Sequence[E
         yield _finding(LaneFault.MISSING, bridge, EVENT_SOURCE, actual, queue)
     for mapping in live:
         if mapping.qualifier != bridge.qualifier:
-            actual, wanted = (
+            actual, required = (
                 f"{queue} for {qualifier or 'the function without an alias'}"
                 for qualifier in (mapping.qualifier, bridge.qualifier)
             )
-            yield _finding(LaneFault.CROSSED, bridge, EVENT_SOURCE, actual, wanted)
+            yield _finding(LaneFault.CROSSED, bridge, EVENT_SOURCE, actual, required)
         if not mapping.reports_partial:
             yield _finding(LaneFault.MISSING, bridge, EVENT_SOURCE, queue, f"{queue} with ReportBatchItemFailures")
         if mapping.concurrency is None:

@@ -281,7 +281,7 @@ class Ledger:
         for name in consumers:
             if name not in registrations:
                 raise InvalidQuery(f"no consumer {name!r} is registered (registered: {', '.join(registrations)})")
-        names = consumers or [n for n, one in registrations.items() if one.state is not ConsumerState.RETIRED]
+        names = consumers or [n for n, known in registrations.items() if known.state is not ConsumerState.RETIRED]
         emitted = 0
         loop = asyncio.get_running_loop()
         began = loop.time()

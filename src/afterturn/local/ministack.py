@@ -130,9 +130,9 @@ def _start(
 
 def _environment(port: int, keep_in: Path | None) -> dict[str, str]:
     """Bound to this machine (its default is every address), without the listeners that nobody asked for."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "MINISTACK_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "MINISTACK_"))}
     return {
-        **given,
+        **kept,
         "BIND_HOST": HOST,
         "GATEWAY_PORT": str(port),
         "MINISTACK_HOST": HOST,

@@ -49,12 +49,12 @@ def open_servers(
     Raises ConfigError where a port is in use or one does not start, and MissingExtra where one is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    told = folder / "servers.json"
+    state_file = folder / "servers.json"
     with open(folder / "lock", "a+b") as lock, ExitStack() as stack:
-        if (elsewhere := _take(lock, told, folder)) is not None:
+        if (elsewhere := _take_lock(lock, state_file, folder)) is not None:
             yield elsewhere
             return
-        told.unlink(missing_ok=True)
+        state_file.unlink(missing_ok=True)
         serving = stack.enter_context(open(folder / "serving", "ab"))
         _wait_until_gone(serving, folder)
         for note in folder.glob(f"*{MADE}"):
@@ -74,8 +74,8 @@ def open_servers(
             )
         )
         servers = Servers(endpoint, address, f"http://127.0.0.1:{ui_port}", started=True)
-        told.write_text(json.dumps(asdict(servers)))
-        stack.callback(told.unlink, missing_ok=True)
+        state_file.write_text(json.dumps(asdict(servers)))
+        stack.callback(state_file.unlink, missing_ok=True)
         yield servers
 
 
@@ -116,14 +116,14 @@ def _try(lock: IO[bytes]) -> bool:
     return True
 
 
-def _take(lock: IO[bytes], told: Path, folder: Path) -> Servers | None:
+def _take_lock(lock: IO[bytes], state_file: Path, folder: Path) -> Servers | None:
     """None where the lock is ours now; else the servers of whoever has it."""
     deadline = time.monotonic() + _STARTED_WITHIN
     while True:
         if _try(lock):
             return None
-        if (found := _told(told)) is not None:
-            return found
+        if (servers := _read_state(state_file)) is not None:
+            return servers
         if time.monotonic() > deadline:
             raise ConfigError(
                 f"the local profile's servers in {folder} are still being started or stopped by another command; try "
@@ -132,12 +132,12 @@ def _take(lock: IO[bytes], told: Path, folder: Path) -> Servers | None:
         time.sleep(0.1)
 
 
-def _told(told: Path) -> Servers | None:
+def _read_state(state_file: Path) -> Servers | None:
     try:
-        found = json.loads(told.read_text())
+        state = json.loads(state_file.read_text())
     except (OSError, ValueError):
         return None
-    return Servers(found["endpoint"], found["temporal"], found["web_page"])
+    return Servers(state["endpoint"], state["temporal"], state["web_page"])
 
 
 def _wait_until_gone(serving: IO[bytes], folder: Path) -> None:

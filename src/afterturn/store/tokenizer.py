@@ -74,8 +74,8 @@ def _cut(word: str) -> Iterator[str]:
         if end < run.start():
             yield word[end : run.start()]
         end = run.end()
-        for place in range(run.start(), end):
-            yield word[place : min(place + 2, end)]
+        for start in range(run.start(), end):
+            yield word[start : min(start + 2, end)]
     if end < len(word):
         yield word[end:]
 

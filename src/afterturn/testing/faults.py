@@ -110,11 +110,11 @@ class _Faulty:
         self._faults = faults
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
+        attribute = getattr(self._port, name)
+        if not inspect.iscoroutinefunction(attribute):
+            return attribute
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._faults.call(name, found, *args, **kwargs)
+            return await self._faults.call(name, attribute, *args, **kwargs)
 
         return call

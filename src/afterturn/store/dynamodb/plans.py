@@ -146,15 +146,15 @@ def plan_settle(
     if known.settled_under_key is not None:
         return RepeatedTurn(occurred_at=known.settled_under_key)
     head = known.head or ConversationHead.new(meta, min((message.at for message in turn.messages), default=now))
-    arrivals = _arrivals(turn.messages, known, head.message_count)
-    if turn.messages and head.settled_at is not None and arrivals.newest_seq <= head.settled_count:
-        return _repeat(arrivals, known)
+    new = _new_messages(turn.messages, known, head.message_count)
+    if turn.messages and head.settled_at is not None and new.newest_seq <= head.settled_count:
+        return _repeat(new, known)
 
     occurred_at = invariants.next_occurred_at(turn, head.settled_at, now)
-    newest = invariants.newest_message_at(head.newest_message_at, arrivals.messages, now)
-    preview = invariants.newest_preview(head.preview_at, arrivals.messages)
+    newest = invariants.newest_message_at(head.newest_message_at, new.messages, now)
+    preview = invariants.newest_preview(head.preview_at, new.messages)
     participants = invariants.merge_participants(head.participants, meta.participants)
-    reopens = head.closed_seq is not None and (_newest_inbound(head, arrivals) or 0) > head.closed_seq
+    reopens = head.closed_seq is not None and (_newest_inbound(head, new) or 0) > head.closed_seq
     after = replace(
         head,
         property_id=invariants.merge_property(head.property_id, meta.property_id, pinned=head.property_pinned),
@@ -166,8 +166,8 @@ def plan_settle(
         last_message_at=max(filter(None, (newest, head.last_message_at)), default=None),
         settled_at=occurred_at,
         oldest_unsettled=None,
-        message_count=arrivals.last_seq,
-        settled_count=arrivals.last_seq,
+        message_count=new.last_seq,
+        settled_count=new.last_seq,
         turn_count=head.turn_count + 1,
         rev=(head.rev or 0) + 1,
         unsettled_inbound=None,
@@ -186,7 +186,7 @@ def plan_settle(
     }
     if reopens:
         attributes |= {"status": Status.OPEN.value, "closedSeq": None}
-    oldest = _oldest(head, arrivals.messages)
+    oldest = _oldest(head, new.messages)
     turn_item = {
         "kind": "turn",
         "occurredAt": to_text(occurred_at),
@@ -203,7 +203,7 @@ def plan_settle(
     actions = [
         _write_meta(meta, known.head, after, attributes),
         put(keys.turn(meta.id, occurred_at), turn_item, IS_NEW),
-        *_message_actions(meta.id, arrivals, occurred_at),
+        *_message_actions(meta.id, new, occurred_at),
     ]
     if turn.key is not None:
         actions.append(put(keys.known_turn(meta.id, turn.key), {"turn": to_text(occurred_at)}, IS_NEW))
@@ -218,7 +218,7 @@ def plan_settle(
         occurred_at=occurred_at,
         flush_mode=turn.flush_mode,
     )
-    return WritePlan(tuple(actions), after, row_at=row_at, event=event, added=len(arrivals.messages))
+    return WritePlan(tuple(actions), after, row_at=row_at, event=event, added=len(new.messages))
 
 
 def plan_save(
@@ -232,18 +232,18 @@ def plan_save(
 ) -> WritePlan | None:
     """The transaction that saves messages in the middle of a turn; None if there is nothing to write."""
     head = known.head or ConversationHead.new(meta, min([now, *(message.at for message in messages)]))
-    arrivals = _arrivals(messages, known, head.message_count)
+    new = _new_messages(messages, known, head.message_count)
     further = _job_actions(jobs, known)
-    if known.head is not None and not arrivals.messages and not further:
+    if known.head is not None and not new.messages and not further:
         return None
-    preview = invariants.newest_preview(head.preview_at, arrivals.messages)
+    preview = invariants.newest_preview(head.preview_at, new.messages)
     after = replace(
         head,
-        newest_message_at=invariants.newest_message_at(head.newest_message_at, arrivals.messages, now),
-        oldest_unsettled=_oldest(head, arrivals.messages),
-        message_count=arrivals.last_seq,
+        newest_message_at=invariants.newest_message_at(head.newest_message_at, new.messages, now),
+        oldest_unsettled=_oldest(head, new.messages),
+        message_count=new.last_seq,
         rev=(head.rev or 0) + 1,
-        unsettled_inbound=_newest_inbound(head, arrivals),
+        unsettled_inbound=_newest_inbound(head, new),
         preview_at=head.preview_at if preview is None else preview.at,
     )
     attributes = _counts(after) | _preview(preview)
@@ -251,9 +251,9 @@ def plan_save(
     if known.head is None:
         row_at = after.created_at
         attributes |= recency_attributes(meta.id, row_at, layouts)
-    actions = (_write_meta(meta, known.head, after, attributes), *_message_actions(meta.id, arrivals, None), *further)
+    actions = (_write_meta(meta, known.head, after, attributes), *_message_actions(meta.id, new, None), *further)
     _check_sizes(actions)
-    return WritePlan(actions, after, row_at=row_at, added=len(arrivals.messages))
+    return WritePlan(actions, after, row_at=row_at, added=len(new.messages))
 
 
 def plan_create(meta: ConversationMeta, layouts: RecencyLayouts, *, now: datetime) -> WritePlan:
@@ -275,7 +275,7 @@ def recency_attributes(conversation_id: str, at: datetime, layouts: RecencyLayou
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrivals:
+class _NewMessages:
     """The messages that are new, in arrival order from ``first_seq``; ``newest_seq``: that of the newest message, new
     or known.
     """
@@ -289,7 +289,7 @@ class _Arrivals:
         return self.first_seq + len(self.messages) - 1
 
 
-def _arrivals(messages: Sequence[Message], known: WriteContext, message_count: int) -> _Arrivals:
+def _new_messages(messages: Sequence[Message], known: WriteContext, message_count: int) -> _NewMessages:
     by_id = {key: item["seq"] for key, item in known.by_id.items()}
     by_provider = {key: item["seq"] for key, item in known.by_provider.items()}
     new: list[Message] = []
@@ -304,14 +304,14 @@ def _arrivals(messages: Sequence[Message], known: WriteContext, message_count: i
             if message.provider_id is not None:
                 by_provider[message.provider_id] = seq
         newest = max(newest, seq)
-    return _Arrivals(tuple(new), message_count + 1, newest)
+    return _NewMessages(tuple(new), message_count + 1, newest)
 
 
-def _repeat(arrivals: _Arrivals, known: WriteContext) -> RepeatedTurn:
+def _repeat(new: _NewMessages, known: WriteContext) -> RepeatedTurn:
     for item in (*known.by_id.values(), *known.by_provider.values()):
-        if item["seq"] == arrivals.newest_seq and (turn := rows.time_or_none(item.get("turn"))):
+        if item["seq"] == new.newest_seq and (turn := rows.time_or_none(item.get("turn"))):
             return RepeatedTurn(occurred_at=turn)
-    return RepeatedTurn(seq=arrivals.newest_seq)
+    return RepeatedTurn(seq=new.newest_seq)
 
 
 def _oldest(head: ConversationHead, messages: Sequence[Message]) -> datetime | None:
@@ -320,10 +320,10 @@ def _oldest(head: ConversationHead, messages: Sequence[Message]) -> datetime | N
     )
 
 
-def _newest_inbound(head: ConversationHead, arrivals: _Arrivals) -> int | None:
+def _newest_inbound(head: ConversationHead, new: _NewMessages) -> int | None:
     """The arrival number of the newest inbound message that is not settled."""
-    new = enumerate(arrivals.messages, start=arrivals.first_seq)
-    seqs = [seq for seq, message in new if message.direction is Direction.INBOUND]
+    numbered = enumerate(new.messages, start=new.first_seq)
+    seqs = [seq for seq, message in numbered if message.direction is Direction.INBOUND]
     return max(seqs, default=head.unsettled_inbound)
 
 
@@ -359,9 +359,9 @@ def _write_meta(
     return update(key, sets, all_of(IS_THERE, unchanged("rev", value=before.rev)))
 
 
-def _message_actions(conversation_id: str, arrivals: _Arrivals, turn: datetime | None) -> list[WriteAction]:
+def _message_actions(conversation_id: str, new: _NewMessages, turn: datetime | None) -> list[WriteAction]:
     actions: list[WriteAction] = []
-    for seq, message in enumerate(arrivals.messages, start=arrivals.first_seq):
+    for seq, message in enumerate(new.messages, start=new.first_seq):
         known = {"seq": seq, "turn": rows.text_or_none(turn)}
         actions += [
             put(keys.message(conversation_id, message.at, seq, message.id), rows.message_item(message, seq)),

@@ -221,7 +221,7 @@ def to_value(value: Any) -> dict[str, Any]:
         return {"N": str(value)}
     if isinstance(value, Mapping):
         return {"M": to_item(value)}
-    return {"L": [to_value(one) for one in value]}
+    return {"L": [to_value(item) for item in value]}
 
 
 def to_item(plain: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -236,7 +236,7 @@ def from_value(value: Mapping[str, Any]) -> Any:
     if kind == "M":
         return from_item(content)
     if kind == "L":
-        return [from_value(one) for one in content]
+        return [from_value(item) for item in content]
     return None if kind == "NULL" else content
 
 
@@ -259,7 +259,7 @@ def _value_bytes(value: Any) -> int:
         return (len(str(abs(value))) + 1) // 2 + 1 + (value < 0)
     if isinstance(value, Mapping):
         return 3 + len(value) + item_bytes(value)
-    return 3 + sum(1 + _value_bytes(one) for one in value)
+    return 3 + sum(1 + _value_bytes(item) for item in value)
 
 
 def _text_bytes(text: str) -> int:

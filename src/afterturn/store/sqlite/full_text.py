@@ -231,7 +231,7 @@ class _Blocks:
         self._known: dict[int, int] = {}
 
     def entry(self, seq: int) -> int:
-        number, place = divmod(seq - 1, BLOCK)
+        number, offset = divmod(seq - 1, BLOCK)
         if number not in self._known:
             self._connection.execute(
                 "INSERT INTO search_blocks (conversation_id, number) VALUES (?,?) ON CONFLICT DO NOTHING",
@@ -240,7 +240,7 @@ class _Blocks:
             (self._known[number],) = self._connection.execute(
                 "SELECT block FROM search_blocks WHERE conversation_id = ? AND number = ?", (self._id, number)
             ).fetchone()
-        return self._known[number] * BLOCK + place
+        return self._known[number] * BLOCK + offset
 
 
 def _lags(connection: sqlite3.Connection) -> bool:
@@ -336,9 +336,9 @@ def _by_conversation(connection: sqlite3.Connection, entries: Sequence[int]) -> 
         )
     }
     seqs_by_id: defaultdict[str, list[int]] = defaultdict(list)
-    for block, place in (divmod(entry, BLOCK) for entry in entries):
+    for block, offset in (divmod(entry, BLOCK) for entry in entries):
         conversation_id, number = names[block]
-        seqs_by_id[conversation_id].append(number * BLOCK + place + 1)
+        seqs_by_id[conversation_id].append(number * BLOCK + offset + 1)
     return {name: tuple(numbers) for name, numbers in seqs_by_id.items()}
 
 

@@ -62,11 +62,11 @@ def opt_out(connection: sqlite3.Connection, channel: Channel, address: str) -> O
 
 def opt_outs(connection: sqlite3.Connection, after: OptOutKey | None, limit: int) -> tuple[OptOut, ...]:
     beyond = ("", "") if after is None else (after.channel, after.address)
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {_OPT_OUT} FROM opt_outs WHERE (channel, address) > (?, ?) ORDER BY channel, address LIMIT ?",
         (*beyond, limit),
     )
-    return tuple(map(_opt_out, found))
+    return tuple(map(_opt_out, rows))
 
 
 _OPT_OUT = "channel, address, opted_out, at"
@@ -98,17 +98,17 @@ def add_job(connection: sqlite3.Connection, job: Job, dump: str) -> None:
 def lease(
     connection: sqlite3.Connection, kind: str, now: datetime, until: datetime, name: str, limit: int
 ) -> tuple[LeasedJob, ...]:
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {_JOB}, attempts + 1 FROM jobs WHERE kind = ? AND done = 0 AND visible_at <= ? "
         "ORDER BY visible_at, key LIMIT ?",
         (kind, to_text(now), limit),
     ).fetchall()
-    for row in found:
+    for row in rows:
         connection.execute(
             "UPDATE jobs SET attempts = ?, lease = ?, visible_at = ? WHERE kind = ? AND key = ?",
             (row[5], name, to_text(until), kind, row[1]),
         )
-    return tuple(LeasedJob(**_job(row), attempts=row[5], until=until, lease=name) for row in found)
+    return tuple(LeasedJob(**_job(row), attempts=row[5], until=until, lease=name) for row in rows)
 
 
 def complete(connection: sqlite3.Connection, kind: str, key: str, lease: str) -> bool:
@@ -126,11 +126,11 @@ def retry_later(connection: sqlite3.Connection, job: LeasedJob, until: datetime,
 
 
 def waiting(connection: sqlite3.Connection, kind: str, limit: int) -> tuple[WaitingJob, ...]:
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {_JOB}, visible_at, attempts FROM jobs WHERE kind = ? AND done = 0 ORDER BY visible_at, key LIMIT ?",
         (kind, limit),
     )
-    return tuple(WaitingJob(**_job(row), visible_at=from_text(row[5]), attempts=row[6]) for row in found)
+    return tuple(WaitingJob(**_job(row), visible_at=from_text(row[5]), attempts=row[6]) for row in rows)
 
 
 _JOB = "kind, key, conversation_id, value, due_at"

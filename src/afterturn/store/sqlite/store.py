@@ -108,9 +108,9 @@ class SqliteStore(TypedReads):
         return await self._database.read(lambda c: state.get_many(c, keys))
 
     async def put_all(self, records: Sequence[StateRecord]) -> Sequence[bool]:
-        given = [(record, dump_state(record)) for record in records]
+        dumped = [(record, dump_state(record)) for record in records]
         now = self._clock()
-        return await self._database.write(lambda c: [state.put(c, record, dump, now) for record, dump in given])
+        return await self._database.write(lambda c: [state.put(c, record, dump, now) for record, dump in dumped])
 
     async def put_opt_out(self, opt_out: OptOut) -> bool:
         return await self._database.write(lambda c: state.put_opt_out(c, opt_out))
