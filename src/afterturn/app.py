@@ -67,7 +67,7 @@ class App:
         return register
 
     def responder(self, handler: Responder) -> Responder:
-        """Declare the agent that replies to messages from channels: ``async def reply(request: ReplyRequest) -> str | None``.
+        """Declare the agent that replies to messages: ``async def reply(request: ReplyRequest) -> str | None``.
 
         Without one, people reply from the inbox. Raises ConfigError for a second one.
         """

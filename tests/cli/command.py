@@ -24,7 +24,7 @@ SOURCE = str(Path(afterturn.__file__).parents[1])
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -37,11 +37,11 @@ class Done:
         return json.loads(self.out)
 
 
-def run(*arguments: object, stdin: bytes = b"", **options: Any) -> Done:
+def run(*arguments: object, stdin: bytes = b"", **options: Any) -> CommandResult:
     """The real command, to its end. ``options`` are those of ``subprocess.Popen``."""
     with start(*arguments, stdin=subprocess.PIPE, **options) as process:
         out, err = process.communicate(stdin)
-    return Done(process.returncode, out.decode(), err.decode())
+    return CommandResult(process.returncode, out.decode(), err.decode())
 
 
 class Process(subprocess.Popen[bytes]):
@@ -76,12 +76,12 @@ def start(
     )
 
 
-def call(*arguments: object, stdin: str | bytes = "") -> Done:
+def call(*arguments: object, stdin: str | bytes = "") -> CommandResult:
     """The command in this process; an error that is not ours is raised."""
     result = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin, prog_name="afterturn")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return Done(result.exit_code, result.stdout, result.stderr)
+    return CommandResult(result.exit_code, result.stdout, result.stderr)
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.cli.command import Done, call
+from tests.cli.command import CommandResult, call
 
 from afterturn.aws.account import LANE_TAG, Account, open_account
 from afterturn.aws.names import Names
@@ -42,7 +42,7 @@ class Lane:
         self.name = name
         self.names = Names.of(name)
 
-    def audit(self, *words: object) -> Done:
+    def audit(self, *words: object) -> CommandResult:
         return call("aws", "lane", "audit", "--lane", self.name, *words)
 
     def findings(self, *words: object, code: int = 3) -> list[tuple[str, str, str]]:

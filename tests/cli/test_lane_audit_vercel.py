@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cli.command import Done
+from tests.cli.command import CommandResult
 from tests.cli.lane_rig import TEMPORAL, Lane, open_lane, settings
 from tests.emulator import access, emulator, session  # noqa: F401
-from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
+from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, VercelApi, VercelVariable, vercel_api
 
 from afterturn.aws.session import Access
 
@@ -30,12 +30,12 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[VercelApi]:
         yield server
 
 
-def web(target: str, lane: str = "prod", **changes: str) -> list[Variable]:
+def web(target: str, lane: str = "prod", **changes: str) -> list[VercelVariable]:
     wires = {**settings(lane, AFTERTURN_EMITTER="web"), **changes}
-    return [Variable(name, value, [target]) for name, value in wires.items()]
+    return [VercelVariable(name, value, [target]) for name, value in wires.items()]
 
 
-def audit(lane: Lane, api: VercelApi, *words: str) -> Done:
+def audit(lane: Lane, api: VercelApi, *words: str) -> CommandResult:
     return lane.audit("--vercel-url", api.url, *words)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.inbox.pages import FilterContract, PageContract, clock, inbox
 from tests.contract.test_store_dynamodb import DynamoFactory, factory
 from tests.emulator import access, emulator, session
-from tests.unit.aws.trouble import Trouble
+from tests.unit.aws.dynamodb_faults import DynamoFaults
 
 from afterturn.store.port import Store
 
@@ -41,7 +41,7 @@ class TestDynamoPagesInTrouble(PageContract):
     """The same pages while AWS throttles, leaves keys unread and loses answers."""
 
     walks = (40,)
-    trouble = Trouble(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoFilters(FilterContract):

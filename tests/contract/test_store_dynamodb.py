@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 from tests.contract.samples import T0
-from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
+from tests.contract.store.reply_locks import AskingContract
 from tests.contract.store.stamps import StampContract, WindowContract
-from tests.contract.store.state import Expiring, First, OptOutContract, StateContract
+from tests.contract.store.state import Expiring, FirstWins, OptOutContract, StateContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
 from tests.emulator import access, emulator, session  # noqa: F401
+from tests.unit.aws.dynamodb_faults import DynamoFaults
 from tests.unit.aws.strict import StrictDynamo
-from tests.unit.aws.trouble import Trouble
 
 from afterturn.aws.errors import Backoff
 from afterturn.aws.session import Access, open_client
@@ -38,7 +38,7 @@ class DynamoFactory:
     """One table of one account."""
 
     def __init__(
-        self, given: Access, loaded: Any, trouble: Trouble | None = None, layouts: RecencyLayouts | None = None
+        self, given: Access, loaded: Any, trouble: DynamoFaults | None = None, layouts: RecencyLayouts | None = None
     ) -> None:
         self._access = given
         self._session = loaded
@@ -103,7 +103,7 @@ class TestDynamoState(StateContract):
         async with open_client("dynamodb", access, session) as client:
             await client.create_table(**definition)
             store = DynamoStore.on(client, TABLE, clock=lambda: T0)
-            await store.put_all([Expiring(key="k"), First(key="k")])
+            await store.put_all([Expiring(key="k"), FirstWins(key="k")])
             found = (await client.scan(TableName=TABLE))["Items"]
         until = {item["PK"]["S"]: item.get(TTL_ATTRIBUTE, {}).get("N") for item in found}
         assert until == {
@@ -171,49 +171,49 @@ class TestDynamoRead(ReadContract):
 class TestDynamoSettleInTrouble(SettleContract):
     """The same promises while AWS throttles, refuses, leaves keys unread and loses answers."""
 
-    trouble = Trouble(seed=1, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=1, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoStampInTrouble(StampContract):
     """As above."""
 
-    trouble = Trouble(seed=2, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=2, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoStateInTrouble(StateContract):
     """As above."""
 
-    trouble = Trouble(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=3, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoJobsAddedInTrouble(AddingContract):
     """As above."""
 
-    trouble = Trouble(seed=4, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=4, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoJobsTakenInTrouble(TakingContract):
     """As above."""
 
-    trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=5, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoEditsInTrouble(EditContract):
     """As above."""
 
-    trouble = Trouble(seed=6, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=6, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoPatchInTrouble(PatchContract):
     """As above."""
 
-    trouble = Trouble(seed=7, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=7, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoCloseInTrouble(CloseContract):
     """As above."""
 
-    trouble = Trouble(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
+    trouble = DynamoFaults(seed=8, throttled=0.1, conflicting=0.1, unread=0.3, lost=0.1)
 
 
 class TestDynamoAsking(AskingContract):

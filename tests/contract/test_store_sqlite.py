@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from tests.contract.samples import T0
-from tests.contract.store.asking import AskingContract
 from tests.contract.store.edits import EditContract
 from tests.contract.store.factory import StoreFactory
 from tests.contract.store.jobs import AddingContract, TakingContract
 from tests.contract.store.patches import PatchContract, PatchedIndexContract
 from tests.contract.store.previews import PreviewContract
 from tests.contract.store.reads import ReadContract, RecencyContract
+from tests.contract.store.reply_locks import AskingContract
 from tests.contract.store.stamps import StampContract, WindowContract
-from tests.contract.store.state import Expiring, First, OptOutContract, StateContract
+from tests.contract.store.state import Expiring, FirstWins, OptOutContract, StateContract
 from tests.contract.store.turns import SavingContract, SettleContract
 from tests.contract.store.work_orders import CloseContract
 
@@ -71,14 +71,14 @@ class TestSqliteState(StateContract):
         now = T0
         with Database.open(tmp_path / "a.db") as database:
             store = SqliteStore(database, clock=lambda: now)
-            await store.put_all([Expiring(key="old"), First(key="kept")])
+            await store.put_all([Expiring(key="old"), FirstWins(key="kept")])
             now = T0 + timedelta(hours=23)
             await store.put(Expiring(key="young"))
             assert set(await store.get_all(Expiring, ["old", "young"])) == {"old", "young"}
             now = T0 + timedelta(hours=25)
             await store.put(Expiring(key="next"))
             assert set(await store.get_all(Expiring, ["old", "young"])) == {"young"}
-            assert await store.get(First, "kept") is not None
+            assert await store.get(FirstWins, "kept") is not None
 
 
 class TestSqliteOptOuts(OptOutContract):

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class AcknowledgedTurn:
     """A call of the writer that returned. ``event_id`` and ``occurred_at`` (ms) are those of a settled turn."""
 
     conversation_id: str
@@ -74,7 +74,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedRequest:
     """A request that reached the receiver. ``kind``: package or alert; ``id`` its idempotency key."""
 
     kind: str
@@ -92,13 +92,13 @@ class Outcome:
     took five times and died each time; ``revived``: reactions of which the same was true, and which were retried.
     """
 
-    acknowledged: tuple[Acknowledged, ...]
+    acknowledged: tuple[AcknowledgedTurn, ...]
     attempted: Mapping[str, tuple[tuple[str, ...], ...]]
     threads: tuple[Thread, ...]
     consumers: tuple[str, ...]
     orders: tuple[Order, ...]
     clean_orders: tuple[Order, ...]
-    heard: tuple[Heard, ...]
+    heard: tuple[ReceivedRequest, ...]
     debts: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     swept: tuple[str, ...] = ()

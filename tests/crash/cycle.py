@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.crash.checker import Acknowledged, Outcome, broken
+from tests.crash.checker import AcknowledgedTurn, Outcome, broken
 from tests.crash.inspection import OUTCOME, acknowledged, inspect, left_over
 from tests.crash.plan import Moment, Part, Plan, Round, Step, Verb, Worker, released
 from tests.crash.workers import CRASHED, DATABASE, DIALOGUES, LOG, STACKS, CycleFolder, fork, work
@@ -71,7 +71,7 @@ def run_cycle(cycle: int, plan: Plan, folder: Path, url: str) -> Result:
 
 
 def _left_to_do(
-    plan: Plan, one: Round, acks: Sequence[Acknowledged], given_up: set[tuple[str, int]]
+    plan: Plan, one: Round, acks: Sequence[AcknowledgedTurn], given_up: set[tuple[str, int]]
 ) -> list[list[Step]]:
     """What a settler goes on with: the steps that it knows nothing of, or, in some rounds, all but the first of them.
 

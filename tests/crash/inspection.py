@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.checker import (
-    Acknowledged,
-    Heard,
+    AcknowledgedTurn,
     Order,
     Outcome,
+    ReceivedRequest,
     StoredMessage,
     StoredStamp,
     StoredTurn,
@@ -116,10 +116,10 @@ async def _revive(backbone: Backbone) -> int:
     return len(died)
 
 
-def acknowledged(folder: Path) -> list[Acknowledged]:
+def acknowledged(folder: Path) -> list[AcknowledgedTurn]:
     """What the workers were told is safe."""
     return [
-        Acknowledged(
+        AcknowledgedTurn(
             conversation_id=line["conversation"],
             message_ids=tuple(line["messages"]),
             event_id=line.get("event"),
@@ -168,12 +168,12 @@ def _orders(orders: Iterable[WorkOrder]) -> tuple[Order, ...]:
     )
 
 
-def _heard(folder: Path) -> list[Heard]:
+def _heard(folder: Path) -> list[ReceivedRequest]:
     heard = []
     for line in _lines(folder / HEARD):
         data = line["body"]["data"]
         heard.append(
-            Heard(
+            ReceivedRequest(
                 kind=line["kind"],
                 id=line["id"],
                 content=json.dumps(line["body"] if line["kind"] == "package" else data, sort_keys=True),

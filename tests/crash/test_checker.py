@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.crash.checker import (
     CHECKS,
-    Acknowledged,
-    Heard,
+    AcknowledgedTurn,
     Order,
     Outcome,
+    ReceivedRequest,
     StoredMessage,
     StoredStamp,
     StoredTurn,
@@ -38,10 +38,10 @@ THREAD = Thread(
 ORDER = Order("wo-1", "c1", "m1", "plumbing", "urgent")
 SOUND = Outcome(
     acknowledged=(
-        Acknowledged("c1", ("m1", "m2"), "turn:c1:1000", 1000, "turn-0"),
-        Acknowledged("c1", ("m1", "m2"), "turn:c1:1000", 1000, "turn-0"),
-        Acknowledged("c1", ("m3", "m4"), "turn:c1:2000", 2000, "turn-1"),
-        Acknowledged("c1", ("m5",)),
+        AcknowledgedTurn("c1", ("m1", "m2"), "turn:c1:1000", 1000, "turn-0"),
+        AcknowledgedTurn("c1", ("m1", "m2"), "turn:c1:1000", 1000, "turn-0"),
+        AcknowledgedTurn("c1", ("m3", "m4"), "turn:c1:2000", 2000, "turn-1"),
+        AcknowledgedTurn("c1", ("m5",)),
     ),
     attempted={"c1": (("m1", "m2"), ("m3", "m4"), ("m5",), ("m6", "m7"))},
     threads=(THREAD, replace(THREAD, id="c2", settled_at=None, messages=(), turns=(), stamps={}, clean={})),
@@ -49,11 +49,11 @@ SOUND = Outcome(
     orders=(ORDER,),
     clean_orders=(ORDER,),
     heard=(
-        Heard("package", "p1", "m1", "c1", ("m1",)),
-        Heard("package", "p1", "m1", "c1", ("m1",)),
-        Heard("package", "p2", "m3", "c1", ("m3",)),
-        Heard("alert", "a1", "gas m1", "c1", ()),
-        Heard("alert", "a1", "gas m1", "c1", ()),
+        ReceivedRequest("package", "p1", "m1", "c1", ("m1",)),
+        ReceivedRequest("package", "p1", "m1", "c1", ("m1",)),
+        ReceivedRequest("package", "p2", "m3", "c1", ("m3",)),
+        ReceivedRequest("alert", "a1", "gas m1", "c1", ()),
+        ReceivedRequest("alert", "a1", "gas m1", "c1", ()),
     ),
 )
 
@@ -62,7 +62,7 @@ def thread(**changes: object) -> Outcome:
     return replace(SOUND, threads=(replace(THREAD, **changes), *SOUND.threads[1:]))  # type: ignore[arg-type]
 
 
-def heard(*more: Heard) -> Outcome:
+def heard(*more: ReceivedRequest) -> Outcome:
     return replace(SOUND, heard=(*SOUND.heard, *more))
 
 
@@ -78,14 +78,14 @@ FAULTS: list[tuple[str, str, Callable[[], Outcome]]] = [
         "events",
         "has the events",
         lambda: replace(
-            SOUND, acknowledged=(*SOUND.acknowledged, Acknowledged("c1", (), "turn:c1:2000", 2000, "turn-0"))
+            SOUND, acknowledged=(*SOUND.acknowledged, AcknowledgedTurn("c1", (), "turn:c1:2000", 2000, "turn-0"))
         ),
     ),
     (
         "events",
         "stands for",
         lambda: replace(
-            SOUND, acknowledged=(*SOUND.acknowledged, Acknowledged("c1", (), "turn:c1:2000", 2000, "turn-2"))
+            SOUND, acknowledged=(*SOUND.acknowledged, AcknowledgedTurn("c1", (), "turn:c1:2000", 2000, "turn-2"))
         ),
     ),
     ("whole turns", "has ['m6'] of ['m6', 'm7']", lambda: thread(messages=(*M, message(6)))),
@@ -108,12 +108,12 @@ FAULTS: list[tuple[str, str, Callable[[], Outcome]]] = [
     ("work orders", "missing", lambda: replace(SOUND, orders=())),
     ("work orders", "missing", lambda: replace(SOUND, orders=(replace(ORDER, urgency="routine"),))),
     ("work orders", "not asked for", lambda: replace(SOUND, clean_orders=())),
-    ("webhooks", "had the contents", lambda: heard(Heard("package", "p1", "m1 m3", "c1", ("m1",)))),
-    ("webhooks", "delivered under ['p1', 'p9']", lambda: heard(Heard("package", "p9", "m1", "c1", ("m1",)))),
+    ("webhooks", "had the contents", lambda: heard(ReceivedRequest("package", "p1", "m1 m3", "c1", ("m1",)))),
+    ("webhooks", "delivered under ['p1', 'p9']", lambda: heard(ReceivedRequest("package", "p9", "m1", "c1", ("m1",)))),
     ("webhooks", "never delivered", lambda: replace(SOUND, heard=SOUND.heard[:2])),
-    ("webhooks", "never settled", lambda: heard(Heard("package", "p3", "m5", "c1", ("m5",)))),
-    ("alerts", "had the contents", lambda: heard(Heard("alert", "a1", "fire m1", "c1", ()))),
-    ("alerts", "was raised as ['a1', 'a2']", lambda: heard(Heard("alert", "a2", "gas m1", "c1", ()))),
+    ("webhooks", "never settled", lambda: heard(ReceivedRequest("package", "p3", "m5", "c1", ("m5",)))),
+    ("alerts", "had the contents", lambda: heard(ReceivedRequest("alert", "a1", "fire m1", "c1", ()))),
+    ("alerts", "was raised as ['a1', 'a2']", lambda: heard(ReceivedRequest("alert", "a2", "gas m1", "c1", ()))),
 ]
 
 

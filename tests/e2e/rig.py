@@ -79,7 +79,7 @@ class TemporalServer:
         self._process.wait()
 
 
-class Cable:
+class TcpProxy:
     """A way to a TCP port that can be cut, and mended."""
 
     def __init__(self, port: int) -> None:
@@ -89,7 +89,7 @@ class Cable:
         self.endpoint = ""
 
     @asynccontextmanager
-    async def laid(self) -> AsyncIterator[Cable]:
+    async def laid(self) -> AsyncIterator[TcpProxy]:
         server = await asyncio.start_server(self._carry, HOST, 0)
         self.endpoint = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
         try:
@@ -127,8 +127,8 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
     target.close()
 
 
-def cable(endpoint: str) -> AbstractAsyncContextManager[Cable]:
-    return Cable(int(endpoint.rpartition(":")[2])).laid()
+def cable(endpoint: str) -> AbstractAsyncContextManager[TcpProxy]:
+    return TcpProxy(int(endpoint.rpartition(":")[2])).laid()
 
 
 class Journal:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import Done, call, run, start, turn, wait_for
+from tests.cli.command import CommandResult, call, run, start, turn, wait_for
 from tests.emulator import FOLDER, ROOT
 
 from afterturn.demo import sample
@@ -130,7 +130,7 @@ def test_a_port_in_use_is_said_and_nothing_is_left_running(local: Mapping[str, s
     assert_all_is_stopped(local)
 
 
-def comparable(done: Done) -> Any:
+def comparable(done: CommandResult) -> Any:
     """What was told, without the moments at which this machine did it."""
     return without(done.json, "recordedAt", "scanned")
 

@@ -158,7 +158,7 @@ async def opened(
             await stack.enter_async_context(serving(provider))
         http = await stack.enter_async_context(calling())
         given = directory or Directory(accounts={OURS: "oak", DESK: "oak", ELM: "elm", BOT: "oak"})
-        desk = ChannelApp(backbone, clock, path, twilio, telegram, Mailer(clock), given)
+        channel_app = ChannelApp(backbone, clock, path, twilio, telegram, Mailer(clock), given)
         senders: dict[Channel, Sender] = {
             Channel.SMS: TwilioSender(
                 http,
@@ -169,44 +169,44 @@ async def opened(
                 region="US",
             ),
             Channel.TELEGRAM: TelegramSender(http, token=SecretStr(telegram_test.TOKEN), clock=clock, api=telegram.url),
-            Channel.EMAIL: desk.mailer,
+            Channel.EMAIL: channel_app.mailer,
         }
         store = backbone.store
-        desk.auto_reply = auto_reply(backbone, store, store, clock, responder=responder)
-        desk.choose = lambda message: senders.get(message.channel)
-        desk.outbox = outbox(store, clock, desk.choose)
-        desk.router = _router(desk, auto_reply=responder is not None)
+        channel_app.auto_reply = auto_reply(backbone, store, store, clock, responder=responder)
+        channel_app.choose = lambda message: senders.get(message.channel)
+        channel_app.outbox = outbox(store, clock, channel_app.choose)
+        channel_app.router = _router(channel_app, auto_reply=responder is not None)
         tokens = folder / "tokens.toml"
         if not tokens.exists():
             add_token(tokens, Token(name="desk", role=CallerRole.ADMIN, sha256=digest_of("aft_desk"), created_at=NOW))
         app = make_app(backbone, AccessControl(clock, TokenFile(tokens)))
         turns = TurnEndpoint(backbone.settle, SecretStr(SECRET), clock)
-        mount_webhooks(app, clock, desk.router, turns=turns, public=PUBLIC)
+        mount_webhooks(app, clock, channel_app.router, turns=turns, public=PUBLIC)
         transport = httpx.ASGITransport(app)
-        desk.front = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BEHIND))
-        yield desk
+        channel_app.front = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BEHIND))
+        yield channel_app
 
 
-def _router(desk: ChannelApp, *, auto_reply: bool) -> WebhookRouter:
+def _router(channel_app: ChannelApp, *, auto_reply: bool) -> WebhookRouter:
     own = frozenset(own_addresses(SECRETS))
 
     async def from_s3(asked: FetchRequest) -> ChannelEvent:
-        raw = desk.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
-        return ses_fetch.parse_fetched(asked, raw, now=desk.clock(), own_addresses=own)
+        raw = channel_app.bucket.get(asked.reference["key"]) or sample("email-raw/iphone.eml")
+        return ses_fetch.parse_fetched(asked, raw, now=channel_app.clock(), own_addresses=own)
 
     async def from_graph(asked: FetchRequest) -> ChannelEvent:
         resource = asked.reference["resource"]
-        mailbox = resource.split("/")[1] if resource in desk.mailbox else DESK
-        message = desk.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
-        return outlook_fetch.parse_fetched(message, now=desk.clock(), accounts=(mailbox,), own_addresses=own)
+        mailbox = resource.split("/")[1] if resource in channel_app.mailbox else DESK
+        message = channel_app.mailbox.get(resource) or json.loads(sample("graph/message-get-response.json"))
+        return outlook_fetch.parse_fetched(message, now=channel_app.clock(), accounts=(mailbox,), own_addresses=own)
 
     async def keep(event: SubscriptionEvent) -> None:
-        desk.upkept.append(event)
+        channel_app.upkept.append(event)
 
-    backbone = desk.backbone
+    backbone = channel_app.backbone
     return WebhookRouter(
-        Ingest(backbone, backbone.store, desk.clock, directory=desk.directory, auto_reply=auto_reply),
-        desk.clock,
+        Ingest(backbone, backbone.store, channel_app.clock, directory=channel_app.directory, auto_reply=auto_reply),
+        channel_app.clock,
         endpoints_of(SECRETS),
         fetchers={"s3": from_s3, "graph": from_graph},
         subscriptions={"sns": keep, "graph": keep},

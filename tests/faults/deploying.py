@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from tests.cli.command import Done, call
+from tests.cli.command import CommandResult, call
 from tests.contract.reactions.temporal_servers import Server, dev_server
 from tests.emulator import access, emulator, provision, session
 
@@ -97,7 +97,7 @@ def environment(access: Access, temporal: str) -> dict[str, str]:
     }
 
 
-def aws(*words: object) -> Done:
+def aws(*words: object) -> CommandResult:
     """An ``aws`` command."""
     return call("aws", *words)
 
@@ -121,11 +121,11 @@ class Rig:
     def functions(self) -> Any:
         return self.account.functions
 
-    async def aws(self, *words: object) -> Done:
+    async def aws(self, *words: object) -> CommandResult:
         """In a thread, since the command brings a loop of its own."""
         return await asyncio.to_thread(aws, *words)
 
-    async def deploy(self, *words: object, zip_: Path | None = None) -> Done:
+    async def deploy(self, *words: object, zip_: Path | None = None) -> CommandResult:
         return await self.aws("deploy", "bridge", "--zip", zip_ or small_zip(self.folder / "one.zip"), *words)
 
     async def bring(

@@ -174,7 +174,7 @@ class Writers:
         self._stop.set()
 
 
-class Building:
+class CreatingIndex:
     """What an emulator does not show: an index that is still made while its table is ACTIVE.
 
     After the change set that creates it, so many looks find it CREATING and backfilling, and it cannot be queried.

@@ -31,12 +31,12 @@ def die() -> None:
 
 async def child(folder: Path, point: str, channels: list[str]) -> None:
     """Takes in a message of each channel, answers, and dies at the point; what was sent is in a file."""
-    async with opened(folder, responder=yes) as desk:
-        await desk.hear(*(CALLS[name] for name in channels))
-        await desk.auto_reply.once()
+    async with opened(folder, responder=yes) as channel_app:
+        await channel_app.hear(*(CALLS[name] for name in channels))
+        await channel_app.auto_reply.once()
         if point == "answered":
             die()
-        sender = Outbox(desk.backbone.store, desk.clock, desk.choose)
+        sender = Outbox(channel_app.backbone.store, channel_app.clock, channel_app.choose)
         choose = sender._choose
 
         class Dying:
@@ -54,8 +54,8 @@ async def child(folder: Path, point: str, channels: list[str]) -> None:
                 raise AssertionError
 
         sender._choose = Dying
-        desk.outbox = JobRunner(desk.backbone.store, desk.clock, [sender.handler])
-        await desk.outbox.once()
+        channel_app.outbox = JobRunner(channel_app.backbone.store, channel_app.clock, [sender.handler])
+        await channel_app.outbox.once()
 
 
 def killed(folder: Path, point: str, *channels: str) -> None:
@@ -69,35 +69,39 @@ def main(given: list[str]) -> None:
     asyncio.run(child(Path(folder), point, channels))
 
 
-def sent(desk: ChannelApp) -> dict[str, int]:
-    return {"sms": len(desk.twilio.calls), "telegram": len(desk.telegram.calls), "email": len(desk.mailer.sent)}
+def sent(channel_app: ChannelApp) -> dict[str, int]:
+    return {
+        "sms": len(channel_app.twilio.calls),
+        "telegram": len(channel_app.telegram.calls),
+        "email": len(channel_app.mailer.sent),
+    }
 
 
-async def states(desk: ChannelApp) -> list[tuple[str, str | None]]:
-    found = desk.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
+async def states(channel_app: ChannelApp) -> list[tuple[str, str | None]]:
+    found = channel_app.rows("SELECT value FROM state WHERE kind = ?", SendStatus.kind)
     return [(one["state"], one.get("reason")) for one in (json.loads(value) for (value,) in found)]
 
 
 async def test_what_was_answered_by_who_died_is_sent_once_on_each_channel(tmp_path: Path) -> None:
     killed(tmp_path, "answered", *CALLS)
-    async with opened(tmp_path, responder=yes) as desk:
-        await desk.hear(*CALLS.values())  # nobody told the providers that it was taken
-        await desk.work(wait=timedelta(minutes=20))
-        await desk.work(wait=timedelta(hours=1))
-        assert sent(desk) == {"sms": 1, "telegram": 1, "email": 1}
-        assert await states(desk) == [("sent", None)] * 3
+    async with opened(tmp_path, responder=yes) as channel_app:
+        await channel_app.hear(*CALLS.values())  # nobody told the providers that it was taken
+        await channel_app.work(wait=timedelta(minutes=20))
+        await channel_app.work(wait=timedelta(hours=1))
+        assert sent(channel_app) == {"sms": 1, "telegram": 1, "email": 1}
+        assert await states(channel_app) == [("sent", None)] * 3
         for name in (f"sms:{THEIRS}", f"telegram:{CHAT}", "mail:m1@tenants.example"):
-            assert await desk.texts(name) == ["Hello", "Re: Hello"]
-            assert await desk.turns(name) == 1
+            assert await channel_app.texts(name) == ["Hello", "Re: Hello"]
+            assert await channel_app.turns(name) == 1
 
 
 @pytest.mark.parametrize("channel", ["sms", "email"])
 async def test_what_may_have_gone_out_is_left_to_people(tmp_path: Path, channel: str) -> None:
     killed(tmp_path, "sent", channel)
     assert (tmp_path / "sent").read_text() == "Re: Hello"
-    async with opened(tmp_path, responder=yes) as desk:
-        await desk.hear(CALLS[channel])
-        await desk.work(wait=timedelta(minutes=20))
-        await desk.work(wait=timedelta(hours=1))
-        assert sum(sent(desk).values()) == 0
-        assert await states(desk) == [("uncertain", "response-lost")]
+    async with opened(tmp_path, responder=yes) as channel_app:
+        await channel_app.hear(CALLS[channel])
+        await channel_app.work(wait=timedelta(minutes=20))
+        await channel_app.work(wait=timedelta(hours=1))
+        assert sum(sent(channel_app).values()) == 0
+        assert await states(channel_app) == [("uncertain", "response-lost")]

@@ -87,33 +87,35 @@ deliveries = st.tuples(st.permutations([*SCRIPT]), st.lists(st.sampled_from([*SC
 )
 
 
-async def deliver(desk: ChannelApp, names: Sequence[str], sizes: Sequence[int], *, working: bool) -> None:
+async def deliver(channel_app: ChannelApp, names: Sequence[str], sizes: Sequence[int], *, working: bool) -> None:
     """In groups of these sizes, each at the same time."""
     left, place = [*names], 0
     while left:
         group, left = left[: sizes[place]], left[sizes[place] :]
         place += 1
-        await asyncio.gather(*(desk.hear(SCRIPT[name]) for name in group), *([desk.work()] if working else []))
-    await desk.work(wait=timedelta(minutes=4))
-    await desk.work(wait=timedelta(minutes=4))
+        await asyncio.gather(
+            *(channel_app.hear(SCRIPT[name]) for name in group), *([channel_app.work()] if working else [])
+        )
+    await channel_app.work(wait=timedelta(minutes=4))
+    await channel_app.work(wait=timedelta(minutes=4))
 
 
-async def inbound(desk: ChannelApp) -> list[list[str]]:
+async def inbound(channel_app: ChannelApp) -> list[list[str]]:
     """What was said, by conversation."""
     found = []
-    for name in desk.conversations():
-        messages = await desk.backbone.store.messages(name)
+    for name in channel_app.conversations():
+        messages = await channel_app.backbone.store.messages(name)
         found.append(sorted(one.text for one in messages if one.direction == "inbound"))
     return sorted(one for one in found if one)
 
 
 async def check_people(drawn: tuple[Sequence[str], Sequence[int]], folder: Path) -> None:
-    async with opened(folder) as desk:
-        await deliver(desk, *drawn, working=False)
-        assert await inbound(desk) == EXPECTED
-        noted = desk.rows("SELECT value FROM state WHERE kind = 'delivery-status'")
+    async with opened(folder) as channel_app:
+        await deliver(channel_app, *drawn, working=False)
+        assert await inbound(channel_app) == EXPECTED
+        noted = channel_app.rows("SELECT value FROM state WHERE kind = 'delivery-status'")
         assert [json.loads(value)["state"] for (value,) in noted] == ["delivered"]
-        assert Counter(event["eventId"] for event in desk.events()).most_common(1)[0][1] == 1
+        assert Counter(event["eventId"] for event in channel_app.events()).most_common(1)[0][1] == 1
 
 
 @settings(max_examples=EXAMPLES)
@@ -131,30 +133,30 @@ async def check_machine(drawn: tuple[Sequence[str], Sequence[int]], folder: Path
         await asyncio.sleep(0)
         return f"Answer to {len(asked.messages)}"
 
-    async with opened(folder, responder=answer) as desk:
-        desk.telegram.moved[GROUP] = SUPERGROUP
-        await deliver(desk, *drawn, working=True)
+    async with opened(folder, responder=answer) as channel_app:
+        channel_app.telegram.moved[GROUP] = SUPERGROUP
+        await deliver(channel_app, *drawn, working=True)
         said_to_us = {
             message_id
-            for (message_id,) in desk.rows(
+            for (message_id,) in channel_app.rows(
                 "SELECT m.id FROM messages m JOIN conversations c ON c.id = m.conversation_id "
                 "WHERE m.direction = 'inbound' AND c.channel != 'voice' AND c.synthetic = 0"
             )
         }
         assert said_to_us <= seen
-        for name in desk.conversations():
-            messages = await desk.backbone.store.messages(name)
+        for name in channel_app.conversations():
+            messages = await channel_app.backbone.store.messages(name)
             answers = sum(one.direction == "outbound" for one in messages)
             assert answers <= len(messages) - answers
         sent: dict[str, Any] = {
-            THEIRS: [one for one in desk.twilio.sent if one["To"] == THEIRS],
-            "chat": [one for one in desk.telegram.sent if one["chat_id"] == CHAT],
-            "group": [one for one in desk.telegram.sent if one["chat_id"] == SUPERGROUP],
-            "mail": [raw for part, raw in desk.mailer.sent if part.account == DESK],
+            THEIRS: [one for one in channel_app.twilio.sent if one["To"] == THEIRS],
+            "chat": [one for one in channel_app.telegram.sent if one["chat_id"] == CHAT],
+            "group": [one for one in channel_app.telegram.sent if one["chat_id"] == SUPERGROUP],
+            "mail": [raw for part, raw in channel_app.mailer.sent if part.account == DESK],
         }
         assert {name: 1 <= len(one) <= 3 for name, one in sent.items()} == dict.fromkeys(sent, True)
         assert len(sent["chat"]) == 1
-        assert desk.rows("SELECT count(*) FROM jobs WHERE done = 0") == [(0,)]
+        assert channel_app.rows("SELECT count(*) FROM jobs WHERE done = 0") == [(0,)]
 
 
 @settings(max_examples=EXAMPLES)
@@ -177,9 +179,9 @@ async def test_a_group_that_moves_while_its_messages_come_in_is_one_conversation
     for number, rest in enumerate(([*others], [*reversed(others)])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        async with opened(folder) as desk:
-            await deliver(desk, [first, *rest], [together] * 4, working=False)
-            assert await inbound(desk) == [["Alpha", "Beta"]]
+        async with opened(folder) as channel_app:
+            await deliver(channel_app, [first, *rest], [together] * 4, working=False)
+            assert await inbound(channel_app) == [["Alpha", "Beta"]]
 
 
 @pytest.mark.parametrize(
@@ -188,13 +190,13 @@ async def test_a_group_that_moves_while_its_messages_come_in_is_one_conversation
 async def test_f34_a_message_before_the_move_is_known_is_answered_once_at_the_new_address(
     tmp_path: Path, order: tuple[str, ...]
 ) -> None:
-    async with opened(tmp_path, responder=yes) as desk:
-        await desk.hear(SCRIPT["group"])
-        await desk.work()
-        desk.clock.advance(timedelta(seconds=5))
-        desk.telegram.moved[GROUP] = SUPERGROUP
-        await desk.hear(*(SCRIPT[name] for name in order))
-        await desk.work(wait=timedelta(minutes=5))
-        [conversation] = desk.conversations()
-        assert await desk.texts(conversation) == ["Alpha", "Re: Alpha", "Beta", "Re: Beta"]
-        assert [call.json()["chat_id"] for call in desk.telegram.calls] == [GROUP, SUPERGROUP]
+    async with opened(tmp_path, responder=yes) as channel_app:
+        await channel_app.hear(SCRIPT["group"])
+        await channel_app.work()
+        channel_app.clock.advance(timedelta(seconds=5))
+        channel_app.telegram.moved[GROUP] = SUPERGROUP
+        await channel_app.hear(*(SCRIPT[name] for name in order))
+        await channel_app.work(wait=timedelta(minutes=5))
+        [conversation] = channel_app.conversations()
+        assert await channel_app.texts(conversation) == ["Alpha", "Re: Alpha", "Beta", "Re: Beta"]
+        assert [call.json()["chat_id"] for call in channel_app.telegram.calls] == [GROUP, SUPERGROUP]

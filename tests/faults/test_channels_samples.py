@@ -87,46 +87,46 @@ NOTHING = {
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[ChannelApp]:
-    async with opened(tmp_path, responder=yes) as desk:
-        yield desk
+async def channel_app(tmp_path: Path) -> AsyncIterator[ChannelApp]:
+    async with opened(tmp_path, responder=yes) as channel_app:
+        yield channel_app
 
 
-def tries(desk: ChannelApp) -> int:
+def tries(channel_app: ChannelApp) -> int:
     """How often anything was sent to anybody, taken or not."""
-    return len(desk.twilio.calls) + len(desk.telegram.calls) + len(desk.mailer.sent)
+    return len(channel_app.twilio.calls) + len(channel_app.telegram.calls) + len(channel_app.mailer.sent)
 
 
 @here
 @pytest.mark.parametrize("name", sorted(MESSAGES | CALLS))
-async def test_a_webhook_is_stored_once_and_a_message_is_answered_once(desk: ChannelApp, name: str) -> None:
+async def test_a_webhook_is_stored_once_and_a_message_is_answered_once(channel_app: ChannelApp, name: str) -> None:
     """Whose texts it holds, and in which conversation, is asserted by the tests of its provider."""
-    await desk.hear(sample_call(name), sample_call(name))
-    await desk.work(wait=timedelta(minutes=3))
-    [conversation] = desk.conversations()
-    assert (await desk.turns(conversation), tries(desk)) == (1, name in MESSAGES)
+    await channel_app.hear(sample_call(name), sample_call(name))
+    await channel_app.work(wait=timedelta(minutes=3))
+    [conversation] = channel_app.conversations()
+    assert (await channel_app.turns(conversation), tries(channel_app)) == (1, name in MESSAGES)
     if name in MESSAGES:
-        [text, reply] = await desk.texts(conversation)
+        [text, reply] = await channel_app.texts(conversation)
         assert reply == f"Re: {text}"
 
 
 @here
-async def test_a_webhook_without_a_message_stores_none(desk: ChannelApp) -> None:
+async def test_a_webhook_without_a_message_stores_none(channel_app: ChannelApp) -> None:
     for name in sorted(NOTHING):
-        await desk.hear(sample_call(name))
-    await desk.work(wait=timedelta(minutes=3))
-    assert (desk.conversations(), await desk.count(), tries(desk)) == ([], 0, 0)
-    assert [event.action for event in desk.upkept] == ["reauthorize", "recreate", "confirm"]
+        await channel_app.hear(sample_call(name))
+    await channel_app.work(wait=timedelta(minutes=3))
+    assert (channel_app.conversations(), await channel_app.count(), tries(channel_app)) == ([], 0, 0)
+    assert [event.action for event in channel_app.upkept] == ["reauthorize", "recreate", "confirm"]
 
 
 @here
-async def test_without_its_signature_no_sample_changes_anything(desk: ChannelApp) -> None:
-    before = desk.everything()
+async def test_without_its_signature_no_sample_changes_anything(channel_app: ChannelApp) -> None:
+    before = channel_app.everything()
     for name in (*MESSAGES, *CALLS, *NOTHING):
         call = sample_call(name)
         body = call.body.replace(b"secretClient", b"otherClient").replace(b'"Signature"', b'"Signatura"')
-        await desk.hear(replace(call, headers={}, body=body), status=401)
-    assert desk.everything() == before
+        await channel_app.hear(replace(call, headers={}, body=body), status=401)
+    assert channel_app.everything() == before
 
 
 SENDER_OF_ENVELOPE = {"attached-pdf": "bounces@tenants.example"}
@@ -135,15 +135,17 @@ SENDER_OF_ENVELOPE = {"attached-pdf": "bounces@tenants.example"}
 
 @here
 @pytest.mark.parametrize("name", MAILS)
-async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(desk: ChannelApp, name: str) -> None:
+async def test_a_mail_is_answered_once_where_a_person_wrote_it_and_goes_to_them(
+    channel_app: ChannelApp, name: str
+) -> None:
     expected = MAILS[name]
-    await desk.hear(sample_call(f"email-raw/{name}.eml"))
-    await desk.work(wait=timedelta(minutes=3))
-    [conversation] = desk.conversations()
-    found = [one for one in await desk.backbone.store.messages(conversation) if one.direction == "inbound"]
+    await channel_app.hear(sample_call(f"email-raw/{name}.eml"))
+    await channel_app.work(wait=timedelta(minutes=3))
+    [conversation] = channel_app.conversations()
+    found = [one for one in await channel_app.backbone.store.messages(conversation) if one.direction == "inbound"]
     assert [one.text.startswith(expected.begins) for one in found] == [True]
     assert len(found[0].attachments) == len(expected.files)
-    to = [part.recipients for part, _ in desk.mailer.sent]
+    to = [part.recipients for part, _ in channel_app.mailer.sent]
     assert to == ([] if expected.suppress else [(SENDER_OF_ENVELOPE.get(name, expected.sender),)])
     assert expected.suppress in {
         None,
@@ -162,13 +164,13 @@ async def test_no_sample_changes_anything_when_it_comes_again(tmp_path: Path, re
     tick = timedelta(milliseconds=10)
     names = [*sorted(MESSAGES | CALLS | NOTHING), *(f"email-raw/{name}.eml" for name in MAILS)]
     calls = [sample_call(name, NOW + number * tick) for number, name in enumerate(names)]
-    async with opened(tmp_path, responder=responder) as desk:
+    async with opened(tmp_path, responder=responder) as channel_app:
         for call in calls:
-            await desk.hear(call)
-            desk.clock.advance(tick)
-        await desk.work(wait=timedelta(minutes=3))
-        await desk.work(wait=timedelta(minutes=1))
-        before = desk.lasting()
-        await desk.hear(*reversed(calls))
-        await desk.work()
-        assert desk.lasting() == before
+            await channel_app.hear(call)
+            channel_app.clock.advance(tick)
+        await channel_app.work(wait=timedelta(minutes=3))
+        await channel_app.work(wait=timedelta(minutes=1))
+        before = channel_app.lasting()
+        await channel_app.hear(*reversed(calls))
+        await channel_app.work()
+        assert channel_app.lasting() == before

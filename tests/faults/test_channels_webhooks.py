@@ -116,21 +116,21 @@ def forged(name: str) -> list[Call]:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[ChannelApp]:
-    async with opened(tmp_path) as desk:
-        yield desk
+async def channel_app(tmp_path: Path) -> AsyncIterator[ChannelApp]:
+    async with opened(tmp_path) as channel_app:
+        yield channel_app
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_only_the_request_that_was_signed_comes_in(desk: ChannelApp, name: str) -> None:
-    before = desk.everything()
+async def test_only_the_request_that_was_signed_comes_in(channel_app: ChannelApp, name: str) -> None:
+    before = channel_app.everything()
     for number, call in enumerate(forged(name)):
-        answer = await desk.call(call)
+        answer = await channel_app.call(call)
         assert answer.status_code == 401, (number, answer.text)
         assert set(answer.json()["error"]) == {"code", "message"}
-    assert desk.everything() == before
-    await desk.hear(GOOD[name])
-    assert await desk.count("messages") == 1
+    assert channel_app.everything() == before
+    await channel_app.hear(GOOD[name])
+    assert await channel_app.count("messages") == 1
 
 
 AGING = {
@@ -144,32 +144,32 @@ AGING = {
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["old", "from the future"])
 @pytest.mark.parametrize("name", AGING)
-async def test_a_signature_of_another_time_is_refused(desk: ChannelApp, name: str, ahead: bool) -> None:
-    desk.clock.set(NOW - AGING[name] if ahead else NOW + AGING[name])
-    await desk.hear(GOOD[name], status=401)
-    assert await desk.count("messages") == 0
+async def test_a_signature_of_another_time_is_refused(channel_app: ChannelApp, name: str, ahead: bool) -> None:
+    channel_app.clock.set(NOW - AGING[name] if ahead else NOW + AGING[name])
+    await channel_app.hear(GOOD[name], status=401)
+    assert await channel_app.count("messages") == 0
 
 
-async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(desk: ChannelApp) -> None:
+async def test_only_notifications_of_a_graph_batch_with_our_secret_are_fetched(channel_app: ChannelApp) -> None:
     good, bad = "Users/desk@homes.example/Messages/AAMk1", "Users/desk@homes.example/Messages/AAMk2"
     ours, theirs = json.loads(graph_call(good).body)["value"], json.loads(graph_call(bad, state="x").body)["value"]
     call = replace(graph_call(good), body=json.dumps({"value": [*theirs, *ours, *theirs]}).encode())
-    await desk.hear(call, call)
-    assert await desk.count("messages") == 1
+    await channel_app.hear(call, call)
+    assert await channel_app.count("messages") == 1
     handshake = Call("/hooks/graph?validationToken=a%2Bb+c%3Ad", b"")
     for _ in range(2):
-        answer = await desk.call(handshake)
+        answer = await channel_app.call(handshake)
         assert (answer.status_code, answer.text) == (200, "a+b c:d")
         assert answer.headers["content-type"].startswith("text/plain")
 
 
-async def test_a_signature_is_good_for_one_endpoint(desk: ChannelApp) -> None:
+async def test_a_signature_is_good_for_one_endpoint(channel_app: ChannelApp) -> None:
     texts, calls, web, turns = (GOOD[name] for name in ("twilio", "twilio voice", "web", "turns"))
-    await desk.hear(replace(texts, target=calls.target), replace(calls, target=texts.target), status=401)
+    await channel_app.hear(replace(texts, target=calls.target), replace(calls, target=texts.target), status=401)
     # Web chat and turns may have one secret: what they say is told apart by its form.
     for call in (replace(web, target="/turns"), replace(turns, target="/hooks/web")):
-        assert (await desk.call(call)).status_code in (400, 422)
-    assert await desk.count("messages") == 0
+        assert (await channel_app.call(call)).status_code in (400, 422)
+    assert await channel_app.count("messages") == 0
 
 
 SECOND = timedelta(seconds=1)
@@ -223,15 +223,15 @@ SERIES: dict[str, list[Call]] = {
 async def test_webhooks_that_are_sent_again_change_nothing(
     tmp_path: Path, name: str, responder: Responder | None
 ) -> None:
-    async with opened(tmp_path, responder=responder) as desk:
+    async with opened(tmp_path, responder=responder) as channel_app:
         for call in SERIES[name]:
-            await desk.hear(call)
-            desk.clock.advance(SECOND)
-        await desk.work(wait=timedelta(minutes=3))
-        before = desk.lasting()
-        sent = (len(desk.twilio.calls), len(desk.telegram.calls), len(desk.mailer.sent))
+            await channel_app.hear(call)
+            channel_app.clock.advance(SECOND)
+        await channel_app.work(wait=timedelta(minutes=3))
+        before = channel_app.lasting()
+        sent = (len(channel_app.twilio.calls), len(channel_app.telegram.calls), len(channel_app.mailer.sent))
         for call in (*SERIES[name], *reversed(SERIES[name])):
-            await desk.hear(call)
-            await desk.work()
-        assert desk.lasting() == before
-        assert (len(desk.twilio.calls), len(desk.telegram.calls), len(desk.mailer.sent)) == sent
+            await channel_app.hear(call)
+            await channel_app.work()
+        assert channel_app.lasting() == before
+        assert (len(channel_app.twilio.calls), len(channel_app.telegram.calls), len(channel_app.mailer.sent)) == sent

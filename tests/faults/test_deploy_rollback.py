@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from tests.cli.command import Done
+from tests.cli.command import CommandResult
 from tests.contract.stream import publish
 from tests.faults.deploying import (  # noqa: F401
     BRIDGE,
@@ -34,7 +34,7 @@ SWALLOW = """
 
 class TestRollback:
     @staticmethod
-    async def rollback(rig: Rig, *words: object) -> Done:
+    async def rollback(rig: Rig, *words: object) -> CommandResult:
         return await rig.aws("rollback", "bridge", *words)
 
     async def test_it_is_one_call_and_the_version_before_serves(self, rig: Rig) -> None:
@@ -107,7 +107,7 @@ PASSES = """
 """It passes its smoke check, and does nothing."""
 
 
-async def deploy(rig: Rig, number: int, *words: object) -> Done:
+async def deploy(rig: Rig, number: int, *words: object) -> CommandResult:
     zip_ = handler_zip(rig.folder / f"{number}.zip", PASSES.format(number=number))
     done = await rig.deploy(*words, zip_=zip_)
     assert done.code == 0, done.err

@@ -21,7 +21,7 @@ from tests.faults.index_life import (
     QUICK,
     SOON,
     TABLE,
-    Building,
+    CreatingIndex,
     Writers,
     broken_rows,
     fill,
@@ -34,7 +34,7 @@ from tests.faults.index_life import (
     store_on,
     strict_account,
 )
-from tests.unit.aws.trouble import Trouble
+from tests.unit.aws.dynamodb_faults import DynamoFaults
 
 from afterturn.aws.account import Account
 from afterturn.aws.indexes import IndexAction, TableIndexes
@@ -75,7 +75,7 @@ class TestIndex:
         await fill(client, [*old, *broken_rows()])
         store = store_on(table)
 
-        building = Building()
+        building = CreatingIndex()
         building.befall(account)
         adding = asyncio.create_task(TableIndexes(account, DEV, QUICK).add(RECENCY))
         await building.is_under_way.wait()
@@ -232,7 +232,7 @@ class TestBackfill:
         table = await make_table(account)
         await fill(client, [old_row(number, keyed=False) for number in range(60)])
         await store_on(table).settle(turn("c1", message("m1", 1)), now=at(2), emitter="worker")
-        trouble = Trouble(seed=5, throttled=0.1, conflicting=0.1, lost=0.1)
+        trouble = DynamoFaults(seed=5, throttled=0.1, conflicting=0.1, lost=0.1)
         trouble.befall(client)
         target = await of(table, index)
         await backfill(table, target, BackfillOptions(write=True, page=25))
@@ -304,7 +304,7 @@ class TestVerify:
     async def test_what_is_only_late_is_no_difference(self, account: Account, client: Any) -> None:
         table = await make_table(account)
         await fill(client, [old_row(number, keyed=True) for number in range(8)])
-        trouble = Trouble(lagging={keys.conversation("old-00003")})
+        trouble = DynamoFaults(lagging={keys.conversation("old-00003")})
         trouble.befall(client)
         client.meta.events.register("before-parameter-build.dynamodb.Scan", trouble._note_index)
         pauses: list[float] = []

@@ -15,8 +15,8 @@ from tests.unit.channels import channels
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.endpoints import SECRETS, endpoints_of
 from tests.unit.channels.test_turns import SECRET
-from tests.web.hooked import SIGNED, good_bodies
 from tests.web.rig import BASE
+from tests.web.signed_requests import SIGNED, good_bodies
 
 from afterturn.channels.ingest import IngestResult
 from afterturn.channels.turns import TURNS_PATH, TurnEndpoint
@@ -32,7 +32,7 @@ __all__ = ["SIGNED", "assert_fits", "bodies", "good_headers", "with_body", "with
 T = TypeVar("T")
 
 
-class Through:
+class IngestRecorder:
     """Replaces ingest and settler, and records what reaches them."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Through:
 
 
 @cache
-def _front() -> tuple[Through, Callable[[str, WebhookRequest], Coroutine[Any, Any, WebhookResponse]]]:
-    through = Through()
+def _front() -> tuple[IngestRecorder, Callable[[str, WebhookRequest], Coroutine[Any, Any, WebhookResponse]]]:
+    through = IngestRecorder()
     router = WebhookRouter(
         through,  # type: ignore[arg-type]
         lambda: NOW,

@@ -22,7 +22,7 @@ from afterturn.testing import ManualClock
 KEPT = timedelta(seconds=20)
 
 
-class Counted:
+class CountingStore:
     """A store that counts what it is asked."""
 
     def __init__(self, store: Store) -> None:
@@ -44,7 +44,7 @@ async def store() -> AsyncIterator[Store]:
 async def test_a_page_and_whether_there_is_a_next_one_take_one_read_of_the_index(store: Store, rows: int) -> None:
     names = [f"c{number}" for number in range(rows)]
     await fill(store, names)
-    counted = Counted(store)
+    counted = CountingStore(store)
     page = await Inbox(cast("Store", counted), ManualClock(at(1_000))).page(InboxQuery(limit=3))
     assert ids(page) == names[::-1][:3]
     assert (page.next_cursor is not None) is (rows > 3)
@@ -53,7 +53,7 @@ async def test_a_page_and_whether_there_is_a_next_one_take_one_read_of_the_index
 
 async def test_registrations_are_read_once_in_a_while_where_they_are_kept(store: Store) -> None:
     await register(store, "topics")
-    counted, clock = Counted(store), ManualClock(at(1_000))
+    counted, clock = CountingStore(store), ManualClock(at(1_000))
     inbox = Inbox(cast("Store", counted), clock, registrations_kept=KEPT)
     for _ in range(3):
         await inbox.page(InboxQuery(owed=("topics",)))
@@ -64,7 +64,7 @@ async def test_registrations_are_read_once_in_a_while_where_they_are_kept(store:
 
 
 async def test_registrations_are_read_for_every_page_where_nothing_is_said(store: Store) -> None:
-    counted = Counted(store)
+    counted = CountingStore(store)
     inbox = Inbox(cast("Store", counted), ManualClock(at(1_000)))
     for _ in range(3):
         await inbox.page(InboxQuery())
@@ -81,7 +81,7 @@ async def test_a_consumer_that_was_registered_since_is_not_refused(store: Store)
 
 
 async def test_a_clock_that_steps_back_does_not_keep_registrations_longer(store: Store) -> None:
-    counted, clock = Counted(store), ManualClock(at(1_000))
+    counted, clock = CountingStore(store), ManualClock(at(1_000))
     inbox = Inbox(cast("Store", counted), clock, registrations_kept=KEPT)
     await inbox.page(InboxQuery())
     clock.set(at(500))

@@ -30,7 +30,7 @@ class TestWhatASearchReads:
 
     async def _rows(self, rig: SearchRig, monkeypatch: pytest.MonkeyPatch, words: str, **asked: object) -> int:
         """Rows that SQLite handed out for a first page."""
-        counted = Counted()
+        counted = CountingDatabase()
         read = rig.database.read
 
         async def counting(unit):  # type: ignore[no-untyped-def]
@@ -118,7 +118,7 @@ class TestWhatASearchReads:
             assert any(expected in row[3] for row in plan), plan
 
 
-class Counted:
+class CountingDatabase:
     """Counts rows that go out of a connection."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Counted:
 
 
 class _Rows:
-    def __init__(self, cursor: sqlite3.Cursor, counted: Counted) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, counted: CountingDatabase) -> None:
         self._cursor, self._counted = cursor, counted
 
     def __iter__(self) -> _Rows:

@@ -159,7 +159,7 @@ def turns(draw: st.DrawFn) -> dict[str, Any]:
     return {"conversation": conversation, "messages": messages, "flushMode": flush_mode}
 
 
-class Overheard(logging.Handler):
+class LogRecorder(logging.Handler):
     """Everything that any logger says."""
 
     def __init__(self) -> None:
@@ -171,9 +171,9 @@ class Overheard(logging.Handler):
 
 
 @contextmanager
-def overhearing() -> Iterator[Overheard]:
+def overhearing() -> Iterator[LogRecorder]:
     root, ours = logging.getLogger(), logging.getLogger("afterturn")
-    ears, level = Overheard(), ours.level
+    ears, level = LogRecorder(), ours.level
     root.addHandler(ears)
     ours.setLevel(logging.DEBUG)
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from tests.web.hooked import SIGNED
 from tests.web.rig import API
+from tests.web.signed_requests import SIGNED
 
 from afterturn.web.pages.routing import OpenPageRoute, PageRoute
 

@@ -17,10 +17,10 @@ import pytest
 from tests.fuzz import hooks as fuzzed
 from tests.unit.channels.channels import NOW
 from tests.unit.channels.mutations import mutate
-from tests.web.calls import CALLS
+from tests.web.endpoint_calls import CALLS
 from tests.web.endpoints import READING, Endpoint, endpoints, stored
-from tests.web.hooked import SIGNED, good_bodies, hooks
 from tests.web.rig import API, START, Rig, error_of, open_rig
+from tests.web.signed_requests import SIGNED, good_bodies, hooks
 
 from afterturn.backbone import Backbone
 from afterturn.clock import system_clock

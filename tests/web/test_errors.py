@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.hooked import hooks
 from tests.web.rig import API, Rig, error_of, open_rig
+from tests.web.signed_requests import hooks
 
 from afterturn.errors import AfterturnError, EngineUnavailable, StoreBusy, StoreDamaged, StreamUnavailable
 from afterturn.web.access import LOGIN_TRIES

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from tests.web.rig import API, Rig
-from tests.web.served import served
+from tests.web.running_server import served
 
 MAX_BYTES = 10_000
 TIMEOUT_S = 0.5

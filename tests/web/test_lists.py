@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.web.calls import CALLS
+from tests.web.endpoint_calls import CALLS
 from tests.web.rig import API, Rig, error_of
 
 from afterturn.model import Stamp, Urgency, WorkOrder

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.cli.command import call
-from tests.web.calls import fill
+from tests.web.endpoint_calls import fill
 from tests.web.rig import API, Rig, error_of
 
 from afterturn.web.api.ledger import Replays

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.web.hooked import hooks
 from tests.web.rig import API, BASE, Rig, error_of, open_rig
+from tests.web.signed_requests import hooks
 
 from afterturn.config import read_settings
 from afterturn.errors import ConfigError

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from tests.unit.channels.channels import NOW
-from tests.web.calls import CALLS, fill, name_of, send
-from tests.web.hooked import SIGNED, hooks
+from tests.web.endpoint_calls import CALLS, fill, name_of, send
 from tests.web.rig import API, Rig
-from tests.web.served import served
+from tests.web.running_server import served
+from tests.web.signed_requests import SIGNED, hooks
 from tests.web.test_errors import THEIRS
 
 from afterturn.backbone import Backbone

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.web.calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of, send
+from tests.web.endpoint_calls import CALLS, PROPERTIES, SECRET, addresses, fill, name_of, send
 from tests.web.rig import API, CALLERS, Rig, error_of, ids
 
 from afterturn.model import UNASSIGNED

@@ -54,7 +54,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Walk:
+class Paging:
     """A person who pages: the query, what page comes next, what was seen, and who has not moved since."""
 
     query: InboxQuery
@@ -90,7 +90,7 @@ class InboxMachine(AsyncMachine):
     def begin(self) -> None:
         self.clock = ManualClock(T0)
         self.models: dict[str, Model] = {}
-        self.walks: list[Walk] = []
+        self.walks: list[Paging] = []
         self.number = 0
         self._open()
         self.await_(self.store.register([Registration("topics", T0, ConsumerState.LIVE, timedelta(0))]))
@@ -197,7 +197,7 @@ class InboxMachine(AsyncMachine):
     def begin_to_page(self, asked: dict[str, Any]) -> None:
         query = InboxQuery.model_validate(asked)
         since = self.clock() - timedelta(hours=24) if asked["window"] == "24h" else None
-        walk = Walk(query, since)
+        walk = Paging(query, since)
         matching = frozenset(model.id for model in self._below(walk) if _matches(model, query))
         self.walks = [*self.walks[-2:], replace(walk, owing=matching)]
 
@@ -272,7 +272,7 @@ class InboxMachine(AsyncMachine):
         """Whatever was done to a row, walks that have begun owe it no more."""
         self.walks = [replace(walk, owing=walk.owing - {name}) for walk in self.walks]
 
-    def _below(self, walk: Walk) -> Iterator[Model]:
+    def _below(self, walk: Paging) -> Iterator[Model]:
         """The part of the sorted list that a walk has before it."""
         owners = [None if one == "UNASSIGNED" else one for one in walk.query.properties]
         for model in sorted(self.models.values(), key=lambda model: model.key, reverse=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from temporalio.client import Client, WorkflowExecutionStatus
 from tests.contract.reactions.rig import EngineRig
 from tests.contract.reactions.temporal_servers import Server
-from tests.contract.reactions.temporal_watch import Mortal, Watch
+from tests.contract.reactions.temporal_watch import Watch, WorkerDeath
 from tests.contract.samples import T0
 
 from afterturn.reactions.port import Signal
@@ -63,7 +63,7 @@ class TemporalRig(EngineRig):
             policy=policy,
             grace=timedelta(0),
             workflow_runner=self.watch,
-            interceptors=[Mortal(self.watch, self.lease)],
+            interceptors=[WorkerDeath(self.watch, self.lease)],
         )
         self._unsent: list[Signal] = []
         self._advancing = False

@@ -37,7 +37,7 @@ class Timer:
 
 
 @dataclass
-class Seen:
+class WorkflowRun:
     """One run of a workflow. ``follows``: the run that it continues; ``closed``: how it ended.
 
     ``active``: it works, or is replayed up to where it was.
@@ -61,7 +61,7 @@ class Watch(WorkflowRunner):
     def __init__(self, inner: WorkflowRunner, clock: ManualClock) -> None:
         self._inner = inner
         self.clock = clock
-        self.runs: dict[str, Seen] = {}
+        self.runs: dict[str, WorkflowRun] = {}
         self.sent: dict[str, int] = {}
         self.dead: dict[str, datetime] = {}
         self.failures: list[str] = []
@@ -74,10 +74,10 @@ class Watch(WorkflowRunner):
         return _Watched(self._inner.create_instance(det), self)
 
     @property
-    def open(self) -> list[Seen]:
+    def open(self) -> list[WorkflowRun]:
         return [run for run in list(self.runs.values()) if run.closed is None]
 
-    def timers(self) -> list[tuple[Seen, int, Timer]]:
+    def timers(self) -> list[tuple[WorkflowRun, int, Timer]]:
         return [(run, seq, timer) for run in self.open if not run.active for seq, timer in list(run.timers.items())]
 
     def still(self) -> bool:
@@ -106,7 +106,7 @@ class Watch(WorkflowRunner):
         for job in act.jobs:
             if job.HasField("initialize_workflow"):
                 start = job.initialize_workflow
-                self.runs[act.run_id] = Seen(start.workflow_id, start.continued_from_execution_run_id)
+                self.runs[act.run_id] = WorkflowRun(start.workflow_id, start.continued_from_execution_run_id)
         run = self.runs[act.run_id]
         run.active = True
         for job in act.jobs:
@@ -165,7 +165,7 @@ class _Watched(WorkflowInstance):
         return self._inner.get_thread_id()
 
 
-class Mortal(Interceptor):
+class WorkerDeath(Interceptor):
     """Makes a Crash of a consumer the death of its worker: nothing is reported, no heartbeat comes any more.
 
     The next try is held back until the rig's time has reached the end of the lease.
@@ -180,7 +180,7 @@ class Mortal(Interceptor):
 
 
 class _MortalActivity(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, mortal: Mortal) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, mortal: WorkerDeath) -> None:
         super().__init__(next)
         self._watch = mortal.watch
         self._lease = mortal.lease

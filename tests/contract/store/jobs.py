@@ -296,7 +296,7 @@ STEPS = st.one_of(
 
 
 @dataclass
-class Kept:
+class ModelJob:
     """A job as the model has it. ``lease``: who took it last, unless it was put off."""
 
     visible_at: datetime
@@ -312,7 +312,7 @@ class Model:
         self.store = store
         self.kind = kind
         self.now = T0
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, ModelJob] = {}
         self.held: list[LeasedJob] = []
 
     async def do(self, verb: str, first: Any, second: Any) -> None:
@@ -324,7 +324,7 @@ class Model:
     async def do_add(self, key: str, seconds: int) -> None:
         due = self.now + timedelta(seconds=seconds)
         await save(self.store, job(key, kind=self.kind, due_at=due))
-        self.kept.setdefault(key, Kept(due))
+        self.kept.setdefault(key, ModelJob(due))
 
     async def do_take(self, limit: int, seconds: int) -> None:
         lease = timedelta(seconds=seconds)

@@ -19,7 +19,7 @@ from afterturn.store.port import Store
 from afterturn.store.state import OptOut, OptOutKey, StateRecord, Ties
 
 
-class First(StateRecord):
+class FirstWins(StateRecord):
     """Of two records of the same version the first stays."""
 
     kind = "first"
@@ -28,7 +28,7 @@ class First(StateRecord):
     value: JsonValue = None
 
 
-class Last(StateRecord):
+class LastWins(StateRecord):
     """Of two records of the same version the last stays."""
 
     kind = "last"
@@ -43,7 +43,7 @@ class Expiring(StateRecord):
     ttl = timedelta(days=1)
 
 
-class Other(StateRecord):
+class OtherKind(StateRecord):
     """Reads what ``First`` has written as something else."""
 
     kind = "first"
@@ -67,87 +67,87 @@ class StateContract:
             "a\x00b": [],
             "k" * 3000: "long key",
         }
-        records = {key: Last(key=key, value=value, facts={"a": "b"}, since=T0) for key, value in values.items()}
+        records = {key: LastWins(key=key, value=value, facts={"a": "b"}, since=T0) for key, value in values.items()}
         for record in records.values():
             assert await store.put(record)
-        assert await store.get_all(Last, [*values, "unknown", "text"]) == records
-        assert await store.get_all(First, list(values)) == {}
-        assert await store.get_all(Last, []) == {}
-        assert await store.get(Last, "null") == Last(key="null", facts={"a": "b"}, since=T0)
-        assert await store.get(Last, "unknown") is None
+        assert await store.get_all(LastWins, [*values, "unknown", "text"]) == records
+        assert await store.get_all(FirstWins, list(values)) == {}
+        assert await store.get_all(LastWins, []) == {}
+        assert await store.get(LastWins, "null") == LastWins(key="null", facts={"a": "b"}, since=T0)
+        assert await store.get(LastWins, "unknown") is None
 
     async def test_records_of_several_kinds_are_read_in_one_request(self, store: Store) -> None:
-        await store.put_all([Last(key="k", value=1), Last(key="other", value=2), First(key="k", value=3)])
-        known = await store.get_many({Last: ["k", "k", "unknown"], First: ["k"], Expiring: ["k"]})
-        assert known.all(Last) == {"k": Last(key="k", value=1)}
-        assert known.get(First, "k") == First(key="k", value=3)
+        await store.put_all([LastWins(key="k", value=1), LastWins(key="other", value=2), FirstWins(key="k", value=3)])
+        known = await store.get_many({LastWins: ["k", "k", "unknown"], FirstWins: ["k"], Expiring: ["k"]})
+        assert known.all(LastWins) == {"k": LastWins(key="k", value=1)}
+        assert known.get(FirstWins, "k") == FirstWins(key="k", value=3)
         assert known.get(Expiring, "k") is None
         assert known.all(Expiring) == {}
 
     async def test_records_written_together_are_as_if_written_one_by_one(self, store: Store) -> None:
-        await store.put(First(key="versioned", version=5, value=1))
+        await store.put(FirstWins(key="versioned", version=5, value=1))
         records = [
-            First(key="k", value=1),
-            First(key="versioned", version=4, value=2),
-            Last(key="k", value="x", version=1),
+            FirstWins(key="k", value=1),
+            FirstWins(key="versioned", version=4, value=2),
+            LastWins(key="k", value="x", version=1),
             Expiring(key="k"),
         ]
         assert list(await store.put_all(records)) == [True, False, True, True]
         assert list(await store.put_all(records)) == [False, False, True, True]
-        assert await store.get(First, "versioned") == First(key="versioned", version=5, value=1)
+        assert await store.get(FirstWins, "versioned") == FirstWins(key="versioned", version=5, value=1)
         assert list(await store.put_all([])) == []
 
     async def test_only_one_of_many_writes_the_first_record(self, factory: StoreFactory) -> None:
         async with factory.open() as one, factory.open() as two:
-            written = await asyncio.gather(*((one, two)[n % 2].put(First(key="k", value=n)) for n in range(10)))
+            written = await asyncio.gather(*((one, two)[n % 2].put(FirstWins(key="k", value=n)) for n in range(10)))
             assert sum(written) == 1
-            assert await one.get(First, "k") == First(key="k", value=written.index(True))
+            assert await one.get(FirstWins, "k") == FirstWins(key="k", value=written.index(True))
 
     async def test_a_lower_version_never_replaces_a_higher_one(self, store: Store) -> None:
         """A delivery status that arrives late: delivered, then sent."""
         reports = [("queued", 1), ("delivered", 3), ("sent", 2), ("failed", 3), ("queued", 1)]
-        written = [await store.put(First(key="SM1", version=version, value=state)) for state, version in reports]
+        written = [await store.put(FirstWins(key="SM1", version=version, value=state)) for state, version in reports]
         assert written == [True, True, False, False, False]
-        assert await store.get(First, "SM1") == First(key="SM1", version=3, value="delivered")
+        assert await store.get(FirstWins, "SM1") == FirstWins(key="SM1", version=3, value="delivered")
 
     async def test_concurrent_writes_leave_the_highest_version(self, factory: StoreFactory) -> None:
         async with factory.open() as one, factory.open() as two:
             versions = (5, 3, 9, 1, 7, -2, 8)
             await asyncio.gather(
-                *((one, two)[n % 2].put(First(key="SM1", version=v, value=v)) for n, v in enumerate(versions))
+                *((one, two)[n % 2].put(FirstWins(key="SM1", version=v, value=v)) for n, v in enumerate(versions))
             )
-            assert await two.get(First, "SM1") == First(key="SM1", version=9, value=9)
+            assert await two.get(FirstWins, "SM1") == FirstWins(key="SM1", version=9, value=9)
 
     async def test_the_last_record_of_a_version_may_replace_the_one_before(self, store: Store) -> None:
-        assert await store.put(Last(key="p", value="first"))
-        assert await store.put(Last(key="p", value="second"))
-        assert await store.put(Last(key="p", value="third", version=1))
-        assert not await store.put(Last(key="p", value="fourth"))
-        assert await store.get(Last, "p") == Last(key="p", value="third", version=1)
+        assert await store.put(LastWins(key="p", value="first"))
+        assert await store.put(LastWins(key="p", value="second"))
+        assert await store.put(LastWins(key="p", value="third", version=1))
+        assert not await store.put(LastWins(key="p", value="fourth"))
+        assert await store.get(LastWins, "p") == LastWins(key="p", value="third", version=1)
 
     async def test_state_outlives_the_process(self, factory: StoreFactory) -> None:
         async with factory.open() as store:
-            await store.put(First(key="k", version=2, value={"n": 1}))
+            await store.put(FirstWins(key="k", version=2, value={"n": 1}))
         async with factory.open() as store:
-            assert await store.get(First, "k") == First(key="k", version=2, value={"n": 1})
-            assert not await store.put(First(key="k", version=2))
+            assert await store.get(FirstWins, "k") == FirstWins(key="k", version=2, value={"n": 1})
+            assert not await store.put(FirstWins(key="k", version=2))
 
     async def test_state_and_claims_never_meet(self, store: Store) -> None:
         await store.claim("first", "k", "claim")
-        assert await store.put(First(key="k", value="state"))
+        assert await store.put(FirstWins(key="k", value="state"))
         assert await store.claim("first", "k", "other") == "claim"
 
     async def test_a_record_of_another_version_of_afterturn_is_an_error_and_no_wrong_value(self, store: Store) -> None:
-        await store.put(First(key="k", value="text"))
+        await store.put(FirstWins(key="k", value="text"))
         with pytest.raises(StoreDamaged, match="first record"):
-            await store.get(Other, "k")
+            await store.get(OtherKind, "k")
 
     @pytest.mark.parametrize("value", ["x" * MAX_VALUE_BYTES, {"a": "\ud83d"}])
     async def test_a_value_that_no_store_can_hold_is_refused_and_not_written(self, store: Store, value: Any) -> None:
         with pytest.raises((InvalidRecord, ValueError)):
-            await store.put(Last(key="k", value=value))
-        assert await store.get(Last, "k") is None
-        assert await store.put(Last(key="k", value="x" * (MAX_VALUE_BYTES - 20)))
+            await store.put(LastWins(key="k", value=value))
+        assert await store.get(LastWins, "k") is None
+        assert await store.put(LastWins(key="k", value="x" * (MAX_VALUE_BYTES - 20)))
 
 
 class OptOutContract:

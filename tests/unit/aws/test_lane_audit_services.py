@@ -20,7 +20,7 @@ DEFINITION = "arn:aws:ecs:eu-central-1:123456789012:task-definition"
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:in"
 
 
-class Scripted:
+class ScriptedClient:
     """Answers calls in the words of the service; an answer that is a code is raised."""
 
     class exceptions:
@@ -75,7 +75,7 @@ async def test_a_task_definition_that_is_being_replaced_still_runs_and_is_read()
         {"status": "ACTIVE", "taskDefinition": f"{DEFINITION}/w:1", "runningCount": 2},
         {"status": "ACTIVE", "taskDefinition": f"{DEFINITION}/w:0", "runningCount": 0},
     ]
-    client = Scripted(describe_services=service(deployments=deployments), describe_task_definition=definition)
+    client = ScriptedClient(describe_services=service(deployments=deployments), describe_task_definition=definition)
     runtimes = await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert [(one.name, one.environment["AFTERTURN_LANE"], one.region) for one in runtimes] == [
         ("main/w (w:2)", "prod", "eu-central-1"),
@@ -88,7 +88,7 @@ async def test_a_task_definition_that_is_being_replaced_still_runs_and_is_read()
     [({"desiredCount": 0}, "a running task"), ({"desiredCount": 0, "schedulingStrategy": "DAEMON"}, None), ({}, None)],
 )
 async def test_a_service_that_is_to_run_nothing_lacks_a_task(more: dict[str, Any], lacks: str | None) -> None:
-    client = Scripted(describe_services=service(**more), describe_task_definition=definition)
+    client = ScriptedClient(describe_services=service(**more), describe_task_definition=definition)
     (runtime,) = await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert runtime.lacking == lacks
 
@@ -106,21 +106,21 @@ async def test_a_service_that_is_to_run_nothing_lacks_a_task(more: dict[str, Any
     ],
 )
 async def test_a_service_that_cannot_be_read_is_an_error_that_names_it(answer: Any, kind: type[Exception]) -> None:
-    client = Scripted(describe_services=answer, describe_task_definition=definition)
+    client = ScriptedClient(describe_services=answer, describe_task_definition=definition)
     with pytest.raises(kind, match="ecs main/w") as caught:
         await read_service(client, "main", "w", None, RuntimeRole.WORKER)
     assert "geheim" not in str(caught.value)
 
 
 async def test_a_task_definition_that_cannot_be_read_is_an_error() -> None:
-    client = Scripted(describe_services=service(), describe_task_definition="AccessDeniedException")
+    client = ScriptedClient(describe_services=service(), describe_task_definition="AccessDeniedException")
     with pytest.raises(StoreReadOnly, match="ecs main/w: task definition"):
         await read_service(client, "main", "w", None, RuntimeRole.WORKER)
 
 
 async def test_variables_that_lambda_cannot_decrypt_are_not_taken_for_none() -> None:
     error = {"ErrorCode": "KMSAccessDeniedException", "Message": "geheim"}
-    client = Scripted(get_function_configuration={"FunctionArn": FUNCTION, "Environment": {"Error": error}})
+    client = ScriptedClient(get_function_configuration={"FunctionArn": FUNCTION, "Environment": {"Error": error}})
     with pytest.raises(StoreReadOnly, match=r"KMSAccessDeniedException.*kms:Decrypt") as caught:
         await read_function(client, "in", None, RuntimeRole.INBOUND)
     assert "geheim" not in str(caught.value)
@@ -130,13 +130,13 @@ async def test_variables_that_lambda_cannot_decrypt_are_not_taken_for_none() -> 
     ("code", "kind"), [("AccessDeniedException", StoreReadOnly), ("TooManyRequestsException", StoreBusy)]
 )
 async def test_a_function_that_may_not_be_read_is_not_taken_for_absent(code: str, kind: type[Exception]) -> None:
-    client = Scripted(get_function_configuration=code)
+    client = ScriptedClient(get_function_configuration=code)
     with pytest.raises(kind, match="lambda in"):
         await read_lane_function(client, "in", RuntimeRole.INBOUND)
 
 
 async def test_a_function_without_variables_is_a_runtime_that_lacks_everything() -> None:
-    client = Scripted(get_function_configuration={"FunctionArn": FUNCTION})
+    client = ScriptedClient(get_function_configuration={"FunctionArn": FUNCTION})
     (runtime,) = await read_function(client, "in", "live", RuntimeRole.INBOUND)
     assert runtime == Runtime(
         RuntimeKind.LAMBDA, "in:live", {}, RuntimeRole.INBOUND, region="eu-central-1", qualifier="live"
@@ -150,7 +150,7 @@ async def test_a_reference_to_a_secret_is_present_and_not_readable() -> None:
         "AFTERTURN_PROFILE": "aws",
     }
     told = {"FunctionArn": FUNCTION, "Environment": {"Variables": variables}}
-    (runtime,) = await read_function(Scripted(get_function_configuration=told), "in", None, RuntimeRole.INBOUND)
+    (runtime,) = await read_function(ScriptedClient(get_function_configuration=told), "in", None, RuntimeRole.INBOUND)
     assert runtime.environment == {"AFTERTURN_TABLE": None, "AFTERTURN_LANE": None, "AFTERTURN_PROFILE": "aws"}
 
 
@@ -168,7 +168,7 @@ async def test_every_page_of_the_mappings_is_read_once_and_by_name_alias_and_que
     def mapping(uuid: str) -> Any:
         return {"UUID": uuid, "FunctionArn": f"{FUNCTION}:live", "EventSourceArn": f"arn:{uuid}", "State": "Enabled"}
 
-    client = Scripted(list_event_source_mappings=listed)
+    client = ScriptedClient(list_event_source_mappings=listed)
     runtime = Runtime(RuntimeKind.LAMBDA, "in:live", {}, RuntimeRole.BRIDGE, qualifier="live")
     location = Location("eu-central-1", "123456789012")
     feeds = await read_event_sources(client, location, Names.of("prod"), [runtime])

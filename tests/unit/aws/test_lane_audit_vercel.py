@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.aws.lane_audit_rig import alone
-from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, Variable, VercelApi, vercel_api
+from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, VercelApi, VercelVariable, vercel_api
 
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
 from afterturn.lane_audit.types import Runtime, RuntimeRole
@@ -28,8 +28,8 @@ def api() -> Iterator[VercelApi]:
         assert {method for method, _ in server.requests} <= {"GET"}
 
 
-def web(target: str, **changes: str) -> list[Variable]:
-    return [Variable(name, value, [target]) for name, value in {**WIRES, **changes}.items()]
+def web(target: str, **changes: str) -> list[VercelVariable]:
+    return [VercelVariable(name, value, [target]) for name, value in {**WIRES, **changes}.items()]
 
 
 class Reader:
@@ -66,7 +66,7 @@ class TestAProject:
     async def test_has_a_crossed_wire_where_one_variable_is_for_two_targets(
         self, api: VercelApi, reader: Reader
     ) -> None:
-        both = [Variable(name, value, ["production", "preview"]) for name, value in WIRES.items()]
+        both = [VercelVariable(name, value, ["production", "preview"]) for name, value in WIRES.items()]
         both[1].value = "preview"
         api.projects.append(Project("site", both))
         (runtime,) = await reader.read()
@@ -81,8 +81,8 @@ class TestAProject:
         self, api: VercelApi, reader: Reader
     ) -> None:
         own = [
-            Variable("AFTERTURN_LANE", "dev", "preview", branch="try/it"),
-            Variable("AFTERTURN_LANE", "prod", ["preview"], branch="main"),
+            VercelVariable("AFTERTURN_LANE", "dev", "preview", branch="try/it"),
+            VercelVariable("AFTERTURN_LANE", "prod", ["preview"], branch="main"),
         ]
         api.projects.append(Project("site", [*own, *web("preview")]))
         runtimes = await reader.read(target="preview")
@@ -94,7 +94,7 @@ class TestAProject:
 
     @pytest.mark.parametrize("page", [1, 2, 5, 10])
     async def test_is_read_page_by_page_to_the_last(self, api: VercelApi, reader: Reader, page: int) -> None:
-        filling = [Variable(f"OTHER_{number}", "x", ["production"]) for number in range(5)]
+        filling = [VercelVariable(f"OTHER_{number}", "x", ["production"]) for number in range(5)]
         api.projects.append(Project("site", [*filling, *web("production")], page=page))
         (runtime,) = await reader.read()
         assert runtime.environment == WIRES
@@ -106,7 +106,7 @@ class TestAProject:
         variables = web("production", AFTERTURN_TEMPORAL_API_KEY="geheim", DATABASE_URL="geheim")
         for one in variables:
             one.kind = kinds.get(one.key, "encrypted")
-        variables.append(Variable("AFTERTURN_WEBHOOK_SECRET", "geheim", ["production"], "plain"))
+        variables.append(VercelVariable("AFTERTURN_WEBHOOK_SECRET", "geheim", ["production"], "plain"))
         api.projects.append(Project("site", variables))
         (runtime,) = await reader.read()
         unread = dict.fromkeys(
@@ -129,9 +129,9 @@ class TestAProject:
     async def test_has_what_its_team_shares_and_its_own_wins(self, api: VercelApi, reader: Reader, team: str) -> None:
         own = [one for one in web("production") if one.key not in ("AFTERTURN_LANE", "AFTERTURN_TABLE")]
         shared = [
-            Variable("AFTERTURN_LANE", "preview", ["production", "preview"]),
-            Variable("AFTERTURN_TABLE", "afterturn-prod", ["production"], "plain"),
-            Variable("AFTERTURN_EMITTER", "cli", ["production"]),
+            VercelVariable("AFTERTURN_LANE", "preview", ["production", "preview"]),
+            VercelVariable("AFTERTURN_TABLE", "afterturn-prod", ["production"], "plain"),
+            VercelVariable("AFTERTURN_EMITTER", "cli", ["production"]),
         ]
         api.projects.append(Project("site", own, shared, team=True))
         (runtime,) = await reader.read(team=team)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.cli.command import Done, call
+from tests.cli.command import CommandResult, call
 from tests.emulator import access, emulator, provision, session  # noqa: F401
 
 from afterturn.aws import stack
@@ -29,7 +29,7 @@ async def account(access: Access, session: Any) -> AsyncIterator[Account]:  # no
 
 
 class Command:
-    def __call__(self, *words: object) -> Done:
+    def __call__(self, *words: object) -> CommandResult:
         return call("aws", *words)
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.contract.samples import T0, at, message, meta, turn, work_order
 from tests.contract.store.factory import settle, settle_new
 from tests.emulator import access, emulator, session  # noqa: F401
+from tests.unit.aws.dynamodb_faults import DynamoFaults
 from tests.unit.aws.strict import StrictDynamo
-from tests.unit.aws.trouble import Trouble
 
 from afterturn.aws.errors import Backoff
 from afterturn.aws.session import Access, open_client
@@ -94,7 +94,7 @@ class TestTrouble:
     async def test_a_lost_answer_makes_no_second_turn(self, client: Any, connect: Connect) -> None:
         """Also of a turn without messages and without a key, which nothing else would recognise."""
         async with connect() as unlucky:
-            trouble = Trouble(seed=3, lost=0.6, conflicting=0.4)
+            trouble = DynamoFaults(seed=3, lost=0.6, conflicting=0.4)
             trouble.befall(unlucky)
             store = DynamoStore.on(unlucky, TABLE, backoff=FAST)
             for second in range(20):
@@ -108,7 +108,7 @@ class TestTrouble:
         for number in range(30):
             await plain.save_conversation(meta(f"c{number:02}"), now=T0)
         async with connect() as unlucky:
-            trouble = Trouble(seed=4, unread=1)
+            trouble = DynamoFaults(seed=4, unread=1)
             trouble.befall(unlucky)
             found = await DynamoStore.on(unlucky, TABLE, backoff=FAST).scan(limit=30)
             assert trouble.seen["unread"] >= 2
@@ -136,7 +136,7 @@ class TestTrouble:
         for number in range(9):
             await settle_new(plain, f"c{number}", message("m", number), now=at(60))
         async with connect() as behind:
-            trouble = Trouble(lagging={f"CONV#c{number}" for number in range(4, 9)})
+            trouble = DynamoFaults(lagging={f"CONV#c{number}" for number in range(4, 9)})
             trouble.befall(behind)
             store = DynamoStore.on(behind, TABLE)
             assert [one.id for one in await newest(store, 2)] == ["c3", "c2"]

@@ -19,7 +19,7 @@ TEAM = {"teamId": "team_1a2b", "slug": "our-team"}
 
 
 @dataclass
-class Variable:
+class VercelVariable:
     """``kind``: plain, encrypted, sensitive, secret or system. ``targets``: also one word, as old records have it."""
 
     key: str
@@ -34,8 +34,8 @@ class Project:
     """``page``: variables a page; None for the answer without pages. ``hidden``: production variables not told."""
 
     name: str
-    variables: list[Variable]
-    shared: list[Variable] = field(default_factory=list)
+    variables: list[VercelVariable]
+    shared: list[VercelVariable] = field(default_factory=list)
     team: bool = False
     page: int | None = None
     hidden: int = 0
@@ -98,14 +98,14 @@ def _listed(project: Project, query: dict[str, str]) -> tuple[int, Any]:
     return 200, {"envs": told[start:end], "pagination": page}
 
 
-def _told(one: Variable, place: int) -> dict[str, Any]:
+def _told(one: VercelVariable, place: int) -> dict[str, Any]:
     """In a list, only what is plain can be read."""
     value = {"plain": one.value, "sensitive": ""}.get(one.kind, f"eyJ2IjoidjIi{place}")
     told = {"id": f"env_{place}", "key": one.key, "type": one.kind, "target": one.targets, "value": value}
     return told | ({"gitBranch": one.branch} if one.branch else {})
 
 
-def _one(variables: list[Variable], name: str) -> tuple[int, Any]:
+def _one(variables: list[VercelVariable], name: str) -> tuple[int, Any]:
     place = int(name.removeprefix("env_"))
     if not place < len(variables):
         return 404, _error("not_found", "Environment variable not found")

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from pydantic import SecretStr
-from tests.unit.channels.sns_rig import TOPIC, Served, certificate
+from tests.unit.channels.sns_rig import TOPIC, SnsServer, certificate
 from tests.unit.channels.test_turns import SECRET
 
 from afterturn.channels.outlook import webhook as outlook
@@ -46,7 +46,7 @@ def endpoints_of(settings: Settings) -> dict[str, WebhookEndpoint]:
     )
     endpoints: dict[str, WebhookEndpoint] = {}
     for provider in PROVIDERS:
-        more = (SigningCertificates(Served(certificate())),) if provider.name == "ses" else ()
+        more = (SigningCertificates(SnsServer(certificate())),) if provider.name == "ses" else ()
         endpoints |= cast(
             "Mapping[str, WebhookEndpoint]", import_module(provider.module).endpoints(settings, context, *more)
         )

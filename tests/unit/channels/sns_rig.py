@@ -33,7 +33,7 @@ def certificate(
     return made.public_bytes(Encoding.PEM)
 
 
-class Served:
+class SnsServer:
     """What stands behind the URLs of certificates, and how often it was asked for."""
 
     def __init__(self, *answers: bytes | Exception) -> None:
@@ -78,11 +78,11 @@ def posted(fields: object, **headers: str) -> WebhookRequest:
     return request(json.dumps(fields).encode(), headers)
 
 
-async def check(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> None:
-    await verify(sent, topics={TOPIC}, certificates=SigningCertificates(served or Served(certificate())), now=now)
+async def check(sent: WebhookRequest, served: SnsServer | None = None, now: datetime = NOW) -> None:
+    await verify(sent, topics={TOPIC}, certificates=SigningCertificates(served or SnsServer(certificate())), now=now)
 
 
-async def refusal(sent: WebhookRequest, served: Served | None = None, now: datetime = NOW) -> Rejected:
+async def refusal(sent: WebhookRequest, served: SnsServer | None = None, now: datetime = NOW) -> Rejected:
     with pytest.raises(Rejected) as refused:
         await check(sent, served, now)
     return refused.value

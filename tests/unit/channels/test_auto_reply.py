@@ -181,7 +181,7 @@ async def _is(value: bool) -> bool:
     return value
 
 
-class Sick:
+class UnfinishingStore:
     """A store that once cannot say that something is done."""
 
     def __init__(self, rig: ChannelRig) -> None:
@@ -200,7 +200,7 @@ class Sick:
 
 async def test_a_store_that_is_out_in_the_wrong_moment_does_not_end_the_service(rig: ChannelRig) -> None:
     rig.responder = words("Yes")
-    provider, state = Provider(), Sick(rig)
+    provider, state = Provider(), UnfinishingStore(rig)
     async with running(rig, provider, state):
         await rig.ingest.handle(sms(1))
         await until(lambda: _is(state.failed))
@@ -452,7 +452,7 @@ async def parrot(one: ReplyRequest) -> str:
     return f"You said: {one.messages[-1].text}"
 
 
-class Full:
+class FullStore:
     """A store that is out when answers are settled."""
 
     async def settle(self, *given: object, **more: object) -> object:
@@ -463,7 +463,7 @@ async def test_an_answer_whose_settling_failed_does_not_count_against_itself(rig
     rig.responder, store = parrot, rig.backbone.store
     await rig.ingest.handle(sms(1, "one"))
     one_only = {"responder": parrot, "limit": RateLimit(1, timedelta(hours=1))}
-    await auto_reply(Full(), store, store, rig.clock, **one_only).once()
+    await auto_reply(FullStore(), store, store, rig.clock, **one_only).once()
     rig.clock.advance(2 * LEASE)
     await auto_reply(rig.backbone, store, store, rig.clock, **one_only).once()
     assert await rig.texts() == ["one", "You said: one"]
@@ -485,7 +485,7 @@ async def test_answers_that_were_given_while_a_clock_was_ahead_stop_none(rig: Ch
     assert sorted(await rig.texts()) == ["I heard 1", "I heard 3", "one", "two"]
 
 
-class Dies(JobRunner):
+class KilledRunner(JobRunner):
     """Like a process that is killed when its answer is settled: no job is completed."""
 
     async def _complete(self, job: LeasedJob) -> None:
@@ -496,7 +496,7 @@ async def test_what_is_written_before_the_job_of_an_answered_message_comes_again
     rig.responder, store = parrot, rig.backbone.store
     await rig.ingest.handle(sms(1, "one"))
     replies = AutoReply(rig.backbone, store, store, rig.clock, responder=parrot)
-    await Dies(store, rig.clock, replies.handlers).once()
+    await KilledRunner(store, rig.clock, replies.handlers).once()
     assert await rig.texts() == ["one", "You said: one"]
     rig.clock.advance(timedelta(seconds=1))
     await rig.ingest.handle(sms(2, "two"))

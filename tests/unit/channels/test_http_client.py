@@ -21,7 +21,7 @@ from tests.unit.channels.sending.rig import (
     Call,
     Fault,
     Provider,
-    Told,
+    ProviderAnswer,
     calling,
     patience,
     refusing_url,
@@ -42,19 +42,21 @@ from afterturn.channels.sending import Reason, TryLater, Uncertain
 SECRET = "123456:AAH-very-secret-token"
 
 
-class Echo(Provider):
-    def answer(self, call: Call) -> Told:
-        return Told(200, b'{"method": "%s"}' % call.method.encode(), {"X-Name": "value", "set-cookie": "id=1"})
+class EchoProvider(Provider):
+    def answer(self, call: Call) -> ProviderAnswer:
+        return ProviderAnswer(
+            200, b'{"method": "%s"}' % call.method.encode(), {"X-Name": "value", "set-cookie": "id=1"}
+        )
 
 
 @pytest.fixture
-async def echo() -> AsyncIterator[Echo]:
-    provider = Echo()
+async def echo() -> AsyncIterator[EchoProvider]:
+    provider = EchoProvider()
     async with serving(provider):
         yield provider
 
 
-async def test_an_answer_comes_whole_with_its_headers_in_lower_case(echo: Echo) -> None:
+async def test_an_answer_comes_whole_with_its_headers_in_lower_case(echo: EchoProvider) -> None:
     async with calling() as http:
         answer = await http.call("POST", f"{echo.url}/x?y=1", headers={"a": "b"}, body=b"hello")
     assert (answer.status, answer.headers["x-name"], answer.json(), answer.truncated) == (
@@ -74,7 +76,7 @@ async def test_what_never_reached_the_provider_was_not_sent() -> None:
                 await http.call("POST", url, body=b"hello")
 
 
-async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: Echo) -> None:
+async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: EchoProvider) -> None:
     echo.next = [Fault.CLOSED_UNREAD]
     async with calling() as http:
         with pytest.raises(RequestNotSent):
@@ -83,7 +85,9 @@ async def test_a_server_that_speaks_no_tls_was_sent_nothing(echo: Echo) -> None:
 
 
 @pytest.mark.parametrize("fault", LOST)
-async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowing(echo: Echo, fault: Fault) -> None:
+async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowing(
+    echo: EchoProvider, fault: Fault
+) -> None:
     echo.next = [fault]
     async with calling(patience(fault)) as http:
         with pytest.raises(ResponseLost):
@@ -91,7 +95,7 @@ async def test_whatever_breaks_after_the_first_byte_went_out_leaves_us_not_knowi
     assert len(echo.calls) == (0 if fault is Fault.CLOSED_UNREAD else 1), "it was not sent again"
 
 
-async def test_an_answer_that_never_ends_is_given_up(echo: Echo) -> None:
+async def test_an_answer_that_never_ends_is_given_up(echo: EchoProvider) -> None:
     echo.next = [Fault.DRIPPING]
     async with calling(HttpTimeouts(connect=10.0, read=10.0, total=2.0)) as http:
         with pytest.raises(ResponseLost):
@@ -99,8 +103,8 @@ async def test_an_answer_that_never_ends_is_given_up(echo: Echo) -> None:
     assert len(echo.calls) == 1
 
 
-async def test_a_call_that_went_wrong_leaves_the_next_one_alone(echo: Echo) -> None:
-    echo.next = [Fault.CLOSED_UNREAD, Told(200, b"x" * 5_000_000), Fault.CUT]
+async def test_a_call_that_went_wrong_leaves_the_next_one_alone(echo: EchoProvider) -> None:
+    echo.next = [Fault.CLOSED_UNREAD, ProviderAnswer(200, b"x" * 5_000_000), Fault.CUT]
     async with calling() as http:
         for _ in range(3):
             with suppress(ResponseLost):
@@ -108,16 +112,16 @@ async def test_a_call_that_went_wrong_leaves_the_next_one_alone(echo: Echo) -> N
         assert (await http.call("POST", echo.url)).json() == {"method": "POST"}
 
 
-async def test_no_more_of_an_answer_is_read_than_was_asked_for(echo: Echo) -> None:
-    echo.next = [Told(200, b"x" * 5_000_000)]
+async def test_no_more_of_an_answer_is_read_than_was_asked_for(echo: EchoProvider) -> None:
+    echo.next = [ProviderAnswer(200, b"x" * 5_000_000)]
     async with calling() as http:
         answer = await http.call("GET", echo.url, max_bytes=1000)
         assert (len(answer.body), answer.truncated, answer.json()) == (1000, True, {})
         assert (await http.call("GET", echo.url)).status == 200
 
 
-async def test_no_answer_is_unpacked_into_more_than_came(echo: Echo) -> None:
-    echo.next = [Told(200, gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"})]
+async def test_no_answer_is_unpacked_into_more_than_came(echo: EchoProvider) -> None:
+    echo.next = [ProviderAnswer(200, gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"})]
     async with calling() as http:
         answer = await http.call("GET", echo.url, max_bytes=100_000)
     assert echo.calls[0].headers["accept-encoding"] == "identity"
@@ -125,15 +129,15 @@ async def test_no_answer_is_unpacked_into_more_than_came(echo: Echo) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff\xfe", b'"x"', b"[" * 50_000])
-async def test_what_is_no_json_object_is_an_empty_one(echo: Echo, body: bytes) -> None:
-    echo.next = [Told(200, body)]
+async def test_what_is_no_json_object_is_an_empty_one(echo: EchoProvider, body: bytes) -> None:
+    echo.next = [ProviderAnswer(200, body)]
     async with calling() as http:
         assert (await http.call("GET", echo.url)).json() == {}
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirects_are_answers_and_cookies_are_not_kept(echo: Echo, status: int) -> None:
-    echo.next = [Told(status, headers={"location": f"{echo.url}/elsewhere", "set-cookie": "id=2"})]
+async def test_redirects_are_answers_and_cookies_are_not_kept(echo: EchoProvider, status: int) -> None:
+    echo.next = [ProviderAnswer(status, headers={"location": f"{echo.url}/elsewhere", "set-cookie": "id=2"})]
     async with calling() as http:
         assert (await http.call("GET", f"{echo.url}/here")).status == status
         await http.call("GET", f"{echo.url}/here")
@@ -141,7 +145,9 @@ async def test_redirects_are_answers_and_cookies_are_not_kept(echo: Echo, status
     assert all("cookie" not in call.headers for call in echo.calls)
 
 
-async def test_neither_logs_nor_errors_say_where_a_call_went(echo: Echo, caplog: pytest.LogCaptureFixture) -> None:
+async def test_neither_logs_nor_errors_say_where_a_call_went(
+    echo: EchoProvider, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     async with calling() as http:
         await http.call("POST", f"{echo.url}/bot{SECRET}/sendMessage?chat={SECRET}", body=b"what they said")
@@ -158,7 +164,7 @@ async def test_neither_logs_nor_errors_say_where_a_call_went(echo: Echo, caplog:
 
 
 async def test_a_host_that_nobody_vouches_for_is_told_nothing(tmp_path: Path) -> None:
-    echo = Echo()
+    echo = EchoProvider()
     async with serving(echo, self_signed(tmp_path)), calling() as http:
         with pytest.raises(RequestNotSent):
             await http.call("POST", echo.url.replace("127.0.0.1", "localhost"), body=b"hello")

@@ -232,7 +232,7 @@ async def test_the_message_of_a_mail_that_we_sent_is_ours(rig: ChannelRig) -> No
 
 
 @dataclass
-class Witness:
+class WatchingWriter:
     """A writer that looks, before it saves anything, at what is noted."""
 
     rig: ChannelRig
@@ -268,7 +268,7 @@ async def test_what_later_deliveries_need_is_remembered_before_the_message(
     rig: ChannelRig, *, answers_automatically: bool
 ) -> None:
     """A process that dies in between gets the message again; an immediate reply finds its route."""
-    witness = Witness(rig)
+    witness = WatchingWriter(rig)
     ingest = Ingest(witness, rig.backbone.store, rig.clock, directory=rig.directory, auto_reply=answers_automatically)
     await ingest.handle(sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"}))
     await ingest.handle(sms(2))
@@ -280,7 +280,7 @@ async def test_what_later_deliveries_need_is_remembered_before_the_message(
     }
 
 
-class Forgetful:
+class FailingStateStore:
     """A store that cannot write records of one kind, or opt-outs."""
 
     def __init__(self, rig: ChannelRig, kind: str) -> None:
@@ -305,7 +305,7 @@ class Forgetful:
 async def test_a_message_is_stored_only_after_what_belongs_to_it(rig: ChannelRig, kind: str) -> None:
     stop = sms(1, "STOP", suppress=SuppressReason.OPT_OUT, extra={"opt": "out"})
     with pytest.raises(StoreError, match="the disk is full"):
-        await Ingest(rig.backbone, Forgetful(rig, kind), rig.clock).handle(stop)
+        await Ingest(rig.backbone, FailingStateStore(rig, kind), rig.clock).handle(stop)
     assert (await rig.backbone.store.counts())["conversations"] == 0
     await rig.ingest.handle(stop)
     assert await rig.texts() == ["STOP"]

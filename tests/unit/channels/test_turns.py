@@ -29,7 +29,7 @@ SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode
 OTHER = "whsec_" + base64.b64encode(b"fedcba9876543210fedcba9876543210").decode()
 
 
-class Settling:
+class RecordingSettler:
     """Takes down what is settled."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -61,12 +61,12 @@ def signed(
     return WebhookRequest("POST", "https://webhooks.example/turns", headers | dict(more or {}), body)
 
 
-async def answered(request: WebhookRequest, settling: Settling) -> WebhookResponse:
+async def answered(request: WebhookRequest, settling: RecordingSettler) -> WebhookResponse:
     return await TurnEndpoint(settling, SecretStr(SECRET), lambda: NOW)(request)
 
 
 async def test_a_signed_turn_is_settled_and_its_event_told() -> None:
-    settling = Settling()
+    settling = RecordingSettler()
     answer = await answered(signed(turn("c-1").encode()), settling)
     assert answer.status == 200
     told = json.loads(answer.body)
@@ -80,7 +80,7 @@ async def test_of_several_signatures_one_has_to_be_good() -> None:
     request = signed(turn("c-1").encode())
     old = signed(request.body, secret=OTHER).headers["webhook-signature"]
     both = signed(request.body, {"webhook-signature": f"{old} {request.headers['webhook-signature']}"})
-    assert (await answered(both, Settling())).status == 200
+    assert (await answered(both, RecordingSettler())).status == 200
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_of_several_signatures_one_has_to_be_good() -> None:
     ids=str,
 )
 async def test_headers_that_do_not_fit_are_refused(headers: dict[str, str]) -> None:
-    settling = Settling()
+    settling = RecordingSettler()
     answer = await answered(signed(turn("c-1").encode(), headers), settling)
     assert answer.status == 401
     assert json.loads(answer.body)["error"]["code"] == "rejected"
@@ -109,7 +109,7 @@ async def test_headers_that_do_not_fit_are_refused(headers: dict[str, str]) -> N
 
 
 async def test_another_secret_and_another_body_are_refused() -> None:
-    settling = Settling()
+    settling = RecordingSettler()
     body = turn("c-1").encode()
     assert (await answered(signed(body, secret=OTHER), settling)).status == 401
     good = signed(body)
@@ -120,7 +120,7 @@ async def test_another_secret_and_another_body_are_refused() -> None:
 
 @given(st.integers(-1000, 1000))
 async def test_a_signature_is_good_for_five_minutes(seconds: int) -> None:
-    settling = Settling()
+    settling = RecordingSettler()
     answer = await answered(signed(turn("c-1").encode(), at=NOW + timedelta(seconds=seconds)), settling)
     assert answer.status == (200 if abs(seconds) <= 300 else 401)
     assert len(settling.turns) == (abs(seconds) <= 300)
@@ -143,7 +143,7 @@ async def test_a_signature_is_good_for_five_minutes(seconds: int) -> None:
     ids=lambda value: str(value)[:40],
 )
 async def test_what_is_no_turn_is_refused_in_one_shape(body: bytes, said: str) -> None:
-    settling = Settling()
+    settling = RecordingSettler()
     answer = await answered(signed(body), settling)
     assert answer.status == (422 if said in ("channel", "id") else 400)
     error: dict[str, Any] = json.loads(answer.body)["error"]
@@ -153,19 +153,19 @@ async def test_what_is_no_turn_is_refused_in_one_shape(body: bytes, said: str) -
 
 
 async def test_bytes_that_are_no_text_are_refused() -> None:
-    assert (await answered(signed(b'{"a": "\xff"}'), Settling())).status == 400
+    assert (await answered(signed(b'{"a": "\xff"}'), RecordingSettler())).status == 400
 
 
 async def test_a_body_too_large_and_another_method_are_refused_unread() -> None:
     assert (
-        await answered(WebhookRequest("POST", "https://x/", {}, b"x" * (MAX_BODY_BYTES + 1)), Settling())
+        await answered(WebhookRequest("POST", "https://x/", {}, b"x" * (MAX_BODY_BYTES + 1)), RecordingSettler())
     ).status == 413
-    answer = await answered(WebhookRequest("GET", "https://x/", {}, b""), Settling())
+    answer = await answered(WebhookRequest("GET", "https://x/", {}, b""), RecordingSettler())
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
 async def test_a_store_that_is_out_asks_for_the_same_again_and_tells_nothing_of_itself() -> None:
-    answer = await answered(signed(turn("c-1").encode()), Settling(StoreBusy("/var/db is busy")))
+    answer = await answered(signed(turn("c-1").encode()), RecordingSettler(StoreBusy("/var/db is busy")))
     assert (answer.status, answer.headers["retry-after"]) == (503, "30")
     assert "/var" not in answer.body
 
@@ -173,7 +173,7 @@ async def test_a_store_that_is_out_asks_for_the_same_again_and_tells_nothing_of_
 def test_a_secret_that_is_none_is_said_at_once() -> None:
     for secret in ("", "whsec_", "not base64!"):
         with pytest.raises(ConfigError, match="secret"):
-            TurnEndpoint(Settling(), SecretStr(secret), lambda: NOW)
+            TurnEndpoint(RecordingSettler(), SecretStr(secret), lambda: NOW)
 
 
 @pytest.mark.parametrize("bare", [True, False], ids=["no messages", "messages"])

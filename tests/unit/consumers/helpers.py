@@ -15,7 +15,7 @@ from afterturn.reactions.registry import Handler, ReactionContext, TurnWindow
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-class KeptClaims:
+class MemoryClaims:
     """The store's promise about claims, in a dictionary of JSON texts."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def window(
 
 
 def context(
-    claims: KeptClaims | None = None, *, consumer: str = "test", quiet: bool = False, conversation_id: str = "c1"
+    claims: MemoryClaims | None = None, *, consumer: str = "test", quiet: bool = False, conversation_id: str = "c1"
 ) -> ReactionContext:
     return ReactionContext(
         consumer=consumer,
@@ -86,7 +86,7 @@ def context(
         now=datetime.now(UTC),
         attempt=1,
         quiet=quiet,
-        claims=claims or KeptClaims(),
+        claims=claims or MemoryClaims(),
     )
 
 
@@ -100,13 +100,13 @@ async def run_in_windows(
     messages: Sequence[Message],
     cuts: Iterable[int] = (),
     *,
-    claims: KeptClaims | None = None,
+    claims: MemoryClaims | None = None,
     channel: Channel = Channel.SMS,
     quiet: bool = False,
 ) -> list[Stamp]:
     """The stamps of one run a window; ``cuts`` are the places between them."""
     places = sorted({0, len(messages), *cuts})
-    claims = claims or KeptClaims()
+    claims = claims or MemoryClaims()
     stamps: list[Stamp] = []
     previous: StoredStamp | None = None
     for begin, end in pairwise(places):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.unit.consumers.helpers import START, KeptClaims, agent, customer, run_in_windows, thread
+from tests.unit.consumers.helpers import START, MemoryClaims, agent, customer, run_in_windows, thread
 
 from afterturn.consumers.examples import escalation, sentiment, sla_breach
 from afterturn.model import Channel
@@ -19,7 +19,7 @@ class RecordedCalls:
 
 
 async def test_escalation_notifies_once_that_a_person_is_asked_for() -> None:
-    told, claims = RecordedCalls(), KeptClaims()
+    told, claims = RecordedCalls(), MemoryClaims()
     lines = thread("c: can I talk to a real person?", "a: How can I help?", "c: a human please!")
     for _ in range(2):
         stamps = await run_in_windows(escalation(told), lines, cuts=[1], claims=claims)

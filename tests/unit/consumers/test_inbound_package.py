@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from pydantic import SecretStr
-from tests.unit.consumers.helpers import START, KeptClaims, context, customer, run_in_windows, stored, thread, window
+from tests.unit.consumers.helpers import START, MemoryClaims, context, customer, run_in_windows, stored, thread, window
 from tests.unit.consumers.receiver import SECRET, Receiver, receiving
 
 from afterturn.consumers.inbound_package import MAX_MESSAGES, inbound_package_handler
@@ -60,7 +60,7 @@ async def test_each_window_is_a_package_of_its_own(receiver: Receiver, handler: 
 async def test_after_a_crash_the_very_same_package_comes_first_and_then_the_newer_messages(
     receiver: Receiver, handler: Handler
 ) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     receiver.answers = [500]
     with pytest.raises(DeliveryFailed, match="answered 500"):
         await handler(window(thread("c: one")), context(claims))
@@ -72,7 +72,7 @@ async def test_after_a_crash_the_very_same_package_comes_first_and_then_the_newe
 
 
 async def test_a_crash_between_delivery_and_stamp_sends_nothing_twice(receiver: Receiver, handler: Handler) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     for _ in range(3):
         stamp = await handler(window(thread("c: one")), context(claims))
     assert len(receiver.taken) == 1
@@ -81,7 +81,7 @@ async def test_a_crash_between_delivery_and_stamp_sends_nothing_twice(receiver: 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 413, 429, 500, 503])
 async def test_any_answer_but_a_good_one_is_tried_again(receiver: Receiver, handler: Handler, status: int) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     receiver.answers = [status]
     with pytest.raises(DeliveryFailed, match=str(status)):
         await handler(window(thread("c: one")), context(claims))
@@ -90,7 +90,7 @@ async def test_any_answer_but_a_good_one_is_tried_again(receiver: Receiver, hand
 
 
 async def test_a_receiver_that_is_gone_is_not_asked_again(receiver: Receiver, handler: Handler) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     receiver.answers = [410]
     stamp = await handler(window(thread("c: one")), context(claims))
     assert stamp.data == {"packages": 1, "messages": 1, "delivery": "gone"}
@@ -105,7 +105,7 @@ async def test_nothing_came_in_nothing_goes_out(receiver: Receiver, handler: Han
 
 
 async def test_history_goes_nowhere(receiver: Receiver, handler: Handler) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     await handler(window(thread("c: one")), context(claims, quiet=True))
     assert not receiver.taken
     assert not claims.values
@@ -128,7 +128,7 @@ async def test_ten_thousand_messages_go_out_in_packages_of_bounded_size(receiver
 async def test_the_second_run_of_a_long_series_goes_on_where_the_first_failed(
     receiver: Receiver, handler: Handler
 ) -> None:
-    claims = KeptClaims()
+    claims = MemoryClaims()
     receiver.answers = [204, 204, 503]
     messages = [customer("hi", number, at=START) for number in range(3 * MAX_MESSAGES)]
     with pytest.raises(DeliveryFailed):

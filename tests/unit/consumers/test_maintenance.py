@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.consumers.helpers import START, KeptClaims, agent, customer, run_in_windows, thread
+from tests.unit.consumers.helpers import START, MemoryClaims, agent, customer, run_in_windows, thread
 from tests.unit.consumers.repair_texts import EMERGENCIES, LOOK_ALIKES, REPAIRS
 
 from afterturn.consumers.maintenance import (
@@ -117,7 +117,7 @@ async def test_what_the_staff_says_is_no_request() -> None:
 
 
 async def test_an_emergency_is_stamped_and_told_once_over_windows_and_reruns() -> None:
-    pager, claims = Pager(), KeptClaims()
+    pager, claims = Pager(), MemoryClaims()
     messages = thread("c: I smell gas", "a: Please leave the building.", "c: the gas smell is strong", "c: GAS LEAK!!")
     for _ in range(2):
         stamps = await run_in_windows(handler(pager), messages, cuts=[1, 3], claims=claims)
@@ -129,7 +129,7 @@ async def test_an_emergency_is_stamped_and_told_once_over_windows_and_reruns() -
 
 
 async def test_a_repeat_after_a_crash_is_the_very_same_alert() -> None:
-    pager, claims = Pager(failures=1), KeptClaims()
+    pager, claims = Pager(failures=1), MemoryClaims()
     with pytest.raises(ConnectionError):
         await run_in_windows(handler(pager), thread("c: my kitchen is flooding"), claims=claims)
     longer = thread("c: my kitchen is flooding", "c: water everywhere!")

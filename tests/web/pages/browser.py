@@ -47,7 +47,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A site behind a port, in a thread of its own."""
 
     filled: Path
@@ -94,8 +94,8 @@ class Served:
 
 
 @contextmanager
-def served(filled: Path, folder: Path, clock: Clock = system_clock) -> Iterator[Served]:
-    one = Served(filled, folder, clock)
+def served(filled: Path, folder: Path, clock: Clock = system_clock) -> Iterator[RunningServer]:
+    one = RunningServer(filled, folder, clock)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:
@@ -114,13 +114,13 @@ class Visit:
 
     page: Page
     url: str
-    _served: Served | None = None
+    _served: RunningServer | None = None
     dialogs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
 
     @property
-    def served(self) -> Served:
+    def served(self) -> RunningServer:
         assert self._served is not None
         return self._served
 
@@ -137,7 +137,7 @@ class Visit:
 
 
 @contextmanager
-def visit(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
+def visit(browser: Browser, served: RunningServer, **options: Any) -> Iterator[Visit]:
     """A browser of its own, logged in by a link; what must not happen is checked at the end."""
     link = f"{served.url}/login?key={served.site.access.make_link()}"
     with visit_by(browser, link, **options) as found:

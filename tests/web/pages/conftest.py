@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.web.pages.browser import Served, Visit, chromium, served, visit
+from tests.web.pages.browser import RunningServer, Visit, chromium, served, visit
 from tests.web.pages.demo import Site, fill, open_site
 
 
@@ -32,12 +32,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def server(filled: Path, tmp_path: Path) -> Iterator[Served]:
+def server(filled: Path, tmp_path: Path) -> Iterator[RunningServer]:
     with served(filled, tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def seen(browser: Browser, server: Served) -> Iterator[Visit]:
+def seen(browser: Browser, server: RunningServer) -> Iterator[Visit]:
     with visit(browser, server) as found:
         yield found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.web.pages.browser import Served, served, too_wide, visit
+from tests.web.pages.browser import RunningServer, served, too_wide, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.hard_content import LONG, settle_hard_content
 
@@ -52,12 +52,12 @@ _OVERLAPPING = """() => {
 
 
 @pytest.fixture
-def odd(server: Served) -> Served:
+def odd(server: RunningServer) -> RunningServer:
     server.call(settle_hard_content(server.site))
     return server
 
 
-def test_nothing_sticks_out_or_lies_over_anything_at_any_width(browser: Browser, odd: Served) -> None:
+def test_nothing_sticks_out_or_lies_over_anything_at_any_width(browser: Browser, odd: RunningServer) -> None:
     def looked(page: Page) -> tuple[float, list[str], list[str]]:
         return too_wide(page), page.evaluate(_STICKING_OUT), page.evaluate(_OVERLAPPING)
 
@@ -88,7 +88,7 @@ def test_nothing_sticks_out_or_lies_over_anything_at_any_width(browser: Browser,
     ],
 )
 def test_a_checker_finds_no_fault_of_accessibility(
-    browser: Browser, odd: Served, scheme: str, width: int, pages: tuple[str, ...], rules: list[str] | None
+    browser: Browser, odd: RunningServer, scheme: str, width: int, pages: tuple[str, ...], rules: list[str] | None
 ) -> None:
     """``rules``: those that can differ; None for all."""
     checker = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser
             assert too_wide(seen.page) == 0
 
 
-def test_a_page_that_does_not_load_says_so_and_comes_when_asked_again(browser: Browser, server: Served) -> None:
+def test_a_page_that_does_not_load_says_so_and_comes_when_asked_again(browser: Browser, server: RunningServer) -> None:
     with visit(browser, server) as seen:
         seen.page.route("**/?cursor=*", lambda route: route.abort())
         seen.page.keyboard.press("End")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
-from tests.web.pages.browser import Served, Visit, visit
+from tests.web.pages.browser import RunningServer, Visit, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.test_operations import make_dead_letter
 
@@ -89,7 +89,7 @@ def test_what_became_of_a_reply_stands_below_it_without_a_reload(seen: Visit) ->
     expect(shown.locator(".tag-failed")).to_have_text("sent, undelivered: 30003")
 
 
-def test_rows_that_are_owed_become_fresh_in_place(browser: Browser, server: Served) -> None:
+def test_rows_that_are_owed_become_fresh_in_place(browser: Browser, server: RunningServer) -> None:
     server.call(server.site.settle(NAME, "are you there?"))
     with visit(browser, server) as seen:
         seen.page.clock.install()
@@ -105,7 +105,7 @@ def test_rows_that_are_owed_become_fresh_in_place(browser: Browser, server: Serv
 
 
 @pytest.mark.parametrize("path", ["/", PATH])
-def test_a_page_that_is_cut_off_says_so(browser: Browser, server: Served, path: str) -> None:
+def test_a_page_that_is_cut_off_says_so(browser: Browser, server: RunningServer, path: str) -> None:
     with visit(browser, server) as seen:
         seen.page.clock.install()
         seen.go(path)
@@ -118,7 +118,7 @@ def test_a_page_that_is_cut_off_says_so(browser: Browser, server: Served, path: 
         seen.errors.clear()  # the browser says so, too
 
 
-def test_a_page_that_nobody_looks_at_asks_for_nothing(browser: Browser, server: Served) -> None:
+def test_a_page_that_nobody_looks_at_asks_for_nothing(browser: Browser, server: RunningServer) -> None:
     """Also where it knew, when it was hidden, that what it shows is not the newest."""
     asked: list[str] = []
 
@@ -160,7 +160,7 @@ def test_a_page_that_nobody_looks_at_asks_for_nothing(browser: Browser, server: 
 
 
 @pytest.mark.parametrize("end", ["connection", "session"])
-def test_operations_that_are_cut_off_say_so(browser: Browser, server: Served, end: str) -> None:
+def test_operations_that_are_cut_off_say_so(browser: Browser, server: RunningServer, end: str) -> None:
     with visit(browser, server) as seen:
         page = seen.page
         page.clock.install()
@@ -191,7 +191,7 @@ def test_a_session_that_ended_is_said_on_the_open_page(seen: Visit) -> None:
     expect(seen.page.get_by_label("Token")).to_be_focused()
 
 
-def test_operations_keep_their_numbers_and_say_when_a_list_is_old(browser: Browser, server: Served) -> None:
+def test_operations_keep_their_numbers_and_say_when_a_list_is_old(browser: Browser, server: RunningServer) -> None:
     with visit(browser, server) as seen:
         page, site = seen.page, server.site
         page.clock.install()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.cli.command import Done, call, message, start, turn, write_lines
+from tests.cli.command import CommandResult, call, message, start, turn, write_lines
 from tests.emulator import FOLDER, ROOT
 from tests.web.pages.browser import visit_by
 
@@ -64,7 +64,7 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             process.communicate()
 
 
-def called(*arguments: object, stdin: str = "") -> Done:
+def called(*arguments: object, stdin: str = "") -> CommandResult:
     """The command in this process, in a thread: a browser that is open has a loop in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(call, *arguments, stdin=stdin).result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from playwright.sync_api import Browser, expect
-from tests.web.pages.browser import Served, Visit, too_wide, visit
+from tests.web.pages.browser import RunningServer, Visit, too_wide, visit
 from tests.web.pages.demo import Site
 
 from afterturn.inbox import InboxQuery
@@ -47,7 +47,9 @@ def test_words_that_are_typed_lead_to_the_conversations_in_which_they_were_said(
     expect(page.get_by_role("link", name="Take out nobody said this")).to_be_visible()
 
 
-def test_a_checker_finds_no_fault_in_what_was_found_and_it_fits_on_a_phone(browser: Browser, server: Served) -> None:
+def test_a_checker_finds_no_fault_in_what_was_found_and_it_fits_on_a_phone(
+    browser: Browser, server: RunningServer
+) -> None:
     server.call(server.site.settle("long", "x" * 400 + " leak " + "y" * 400))
     checker = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     for scheme in ("light", "dark"):

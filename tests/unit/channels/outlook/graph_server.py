@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from tests.unit.channels.channels import json_request
 from tests.unit.channels.sending.rig import NOW as SENT_AT
-from tests.unit.channels.sending.rig import Call, Provider, Told, serving, told
+from tests.unit.channels.sending.rig import Call, Provider, ProviderAnswer, serving, told
 
 from afterturn import App, Settings
 from afterturn.backbone import Backbone
@@ -52,7 +52,7 @@ class Outlook(Provider):
         self.stored: dict[str, dict[str, Any]] = {}
         self.logins = 0
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         if call.path == f"/{TENANT}/oauth2/v2.0/token":
             return self._login(call)
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
@@ -66,9 +66,9 @@ class Outlook(Provider):
                 return failed(404, "ErrorItemNotFound")
             mail = self.drafts.pop(draft[1])
             if call.method == "DELETE":
-                return Told(204)
+                return ProviderAnswer(204)
             self.sent.append(mail)
-            return Told(202)
+            return ProviderAnswer(202)
         if call.method == "GET" and call.query == {"$select": SELECT, "$expand": EXPAND}:
             found = self.stored.get(call.path.removeprefix("/v1.0/"))
             return told(200, found) if found else failed(404, "ErrorItemNotFound")
@@ -78,7 +78,7 @@ class Outlook(Provider):
         """As after a change of the secret or of permissions."""
         self.tokens.clear()
 
-    def _login(self, call: Call) -> Told:
+    def _login(self, call: Call) -> ProviderAnswer:
         form = dict(call.form()) if call.headers.get("content-type") == "application/x-www-form-urlencoded" else {}
         scope = f"{self.url}/.default"
         expected = {"client_id": CLIENT, "client_secret": SECRET, "grant_type": "client_credentials", "scope": scope}
@@ -89,7 +89,7 @@ class Outlook(Provider):
         self.tokens[token] = self.now() + timedelta(seconds=self.lifetime)
         return told(200, {"token_type": "Bearer", "expires_in": self.lifetime, "access_token": token})
 
-    def _draft(self, call: Call) -> Told:
+    def _draft(self, call: Call) -> ProviderAnswer:
         if call.headers.get("content-type") != "text/plain" or call.headers.get("prefer") != IMMUTABLE:
             return failed(400, "RequestBodyRead")
         try:
@@ -104,7 +104,7 @@ class Outlook(Provider):
         return told(201, {"id": name, "isDraft": True, "internetMessageId": f"<{len(self.sent)}@prod.outlook.com>"})
 
 
-def failed(status: int, code: str, **headers: str) -> Told:
+def failed(status: int, code: str, **headers: str) -> ProviderAnswer:
     words = "about ada@tenant.example"
     return told(status, {"error": {"code": code, "message": words, "innerError": {"date": "…"}}}, **headers)
 
@@ -150,10 +150,10 @@ class Exchange(Outlook):
         self.mails: dict[str, list[dict[str, Any]]] = {}
         self.page = 500
         self.sick: set[str] = set()
-        self.refuses_subscriptions: Told | None = None
+        self.refuses_subscriptions: ProviderAnswer | None = None
         self._made = 0
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         found = re.fullmatch(r"/v1\.0/(subscriptions(?:/([^/]+))?|users/([^/]+)/messages(?:/([^/]+))?)", call.path)
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
         if found is None or self.tokens.get(token, self.now()) <= self.now():
@@ -192,7 +192,7 @@ class Exchange(Outlook):
     def made(self, method: str) -> list[Call]:
         return [call for call in self.calls if call.method == method and "/subscriptions" in call.path]
 
-    def _subscription(self, call: Call, name: str | None) -> Told:
+    def _subscription(self, call: Call, name: str | None) -> ProviderAnswer:
         if self.refuses_subscriptions is not None:
             return self.refuses_subscriptions
         if call.method == "POST" and name is None:
@@ -201,14 +201,14 @@ class Exchange(Outlook):
             return failed(404, "ResourceNotFound")
         if call.method == "DELETE":
             del self.subscriptions[name]
-            return Told(204)
+            return ProviderAnswer(204)
         body = call.json()
         if call.method != "PATCH" or body.keys() != {"expirationDateTime"} or self._too_long(body):
             return failed(400, "InvalidRequest")
         self.subscriptions[name] |= body
         return told(200, self.subscriptions[name])
 
-    def _subscribe(self, call: Call) -> Told:
+    def _subscribe(self, call: Call) -> ProviderAnswer:
         body = call.json()
         wanted = {"changeType", "notificationUrl", "lifecycleNotificationUrl", "resource", "expirationDateTime"}
         mailbox = re.fullmatch(r"users/([^/]+)/messages", body["resource"])
@@ -226,7 +226,7 @@ class Exchange(Outlook):
     def _too_long(self, body: Mapping[str, str]) -> bool:
         return not self.now() < parse_time(body["expirationDateTime"]) <= self.now() + LONGEST
 
-    def _list(self, call: Call, mailbox: str) -> Told:
+    def _list(self, call: Call, mailbox: str) -> ProviderAnswer:
         since = _FILTER.fullmatch(call.query.get("$filter", ""))
         if since is None or call.query.get("$orderby") != "receivedDateTime asc" or "$top" not in call.query:
             return failed(400, "ErrorInvalidUrlQueryFilter")
@@ -282,7 +282,7 @@ def settings_of(folder: Path, exchange: Exchange, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def office(folder: Path, exchange: Exchange, clock: ManualClock, **more: Any) -> AsyncIterator[OutlookRig]:
+async def mailbox_owner(folder: Path, exchange: Exchange, clock: ManualClock, **more: Any) -> AsyncIterator[OutlookRig]:
     settings = settings_of(folder, exchange, **more)
     async with (
         open_backbone(App(shipped=False), settings, clock=clock) as backbone,
@@ -306,7 +306,7 @@ async def exchange(clock: ManualClock) -> AsyncIterator[Exchange]:
 
 @pytest.fixture
 async def rig(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> AsyncIterator[OutlookRig]:
-    async with office(tmp_path, exchange, clock) as found:
+    async with mailbox_owner(tmp_path, exchange, clock) as found:
         yield found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.channels.channels import here, json_request, sample
 from tests.unit.channels.outlook.graph_server import MAILBOX, Outlook, access, failed
-from tests.unit.channels.sending.rig import LOST, NOW, PATIENT, Fault, Told, calling, patience, serving
+from tests.unit.channels.sending.rig import LOST, NOW, PATIENT, Fault, ProviderAnswer, calling, patience, serving
 
 from afterturn.channels.http_client import HttpTimeouts
 from afterturn.channels.outlook.fetch import MAX_MESSAGE_BYTES, GraphFetcher
@@ -119,12 +119,12 @@ async def test_a_token_that_is_no_longer_taken_is_renewed(outlook: Outlook) -> N
     assert outlook.logins == 2
 
 
-class AfterLogin(Outlook):
-    def __init__(self, order: Fault | Told) -> None:
+class FailsAfterLogin(Outlook):
+    def __init__(self, order: Fault | ProviderAnswer) -> None:
         super().__init__()
         self.order = order
 
-    def _login(self, call: Any) -> Told:
+    def _login(self, call: Any) -> ProviderAnswer:
         self.next = [self.order]
         return super()._login(call)
 
@@ -134,16 +134,16 @@ class AfterLogin(Outlook):
     [
         (failed(429, "ApplicationThrottled", retry_after="10"), Reason.THROTTLED, timedelta(seconds=10)),
         (failed(503, "ErrorServerBusy"), Reason.UNAVAILABLE, None),
-        (Told(504, b"<html>"), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(504, b"<html>"), Reason.UNAVAILABLE, None),
         (failed(403, "ErrorAccessDenied"), Reason.CONFIGURATION, timedelta(minutes=15)),
-        (Told(200, b'{"id": "A'), Reason.UNAVAILABLE, None),
-        (Told(202), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(200, b'{"id": "A'), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(202), Reason.UNAVAILABLE, None),
     ],
 )
 async def test_what_passes_or_can_be_put_right_is_tried_later(
-    answer: Told, reason: Reason, after: timedelta | None
+    answer: ProviderAnswer, reason: Reason, after: timedelta | None
 ) -> None:
-    outlook = AfterLogin(answer)
+    outlook = FailsAfterLogin(answer)
     async with serving(outlook):
         with pytest.raises(TryLater) as later:
             await fetched(outlook)
@@ -152,7 +152,7 @@ async def test_what_passes_or_can_be_put_right_is_tried_later(
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_what_is_lost_is_asked_for_again_later(fault: Fault) -> None:
-    outlook = AfterLogin(fault)
+    outlook = FailsAfterLogin(fault)
     async with serving(outlook):
         with pytest.raises(TryLater) as later:
             await fetched(outlook, limits=patience(fault))
@@ -160,13 +160,13 @@ async def test_what_is_lost_is_asked_for_again_later(fault: Fault) -> None:
 
 
 async def test_a_message_of_any_size_is_not_read_to_its_end() -> None:
-    outlook = AfterLogin(Told(200, b'{"id": "A", "subject": "' + b"x" * MAX_MESSAGE_BYTES))
+    outlook = FailsAfterLogin(ProviderAnswer(200, b'{"id": "A", "subject": "' + b"x" * MAX_MESSAGE_BYTES))
     async with serving(outlook):
         assert await fetched(outlook) == Ignored("message-too-large")
 
 
 async def test_what_graph_refuses_for_good_is_nothing() -> None:
-    outlook = AfterLogin(failed(400, "ErrorInvalidIdMalformed"))
+    outlook = FailsAfterLogin(failed(400, "ErrorInvalidIdMalformed"))
     async with serving(outlook):
         assert await fetched(outlook) == Ignored("fetch-refused")
 

@@ -15,7 +15,7 @@ from tests.unit.channels.sending.rig import (
     NOW,
     Call,
     Fault,
-    Told,
+    ProviderAnswer,
     calling,
     outgoing,
     patience,
@@ -120,10 +120,10 @@ async def test_wrong_credentials_wait_for_the_right_ones_and_are_in_no_log(
     ("answer", "reason", "after"),
     [
         (told(429, {}, retry_after="11"), Reason.THROTTLED, timedelta(seconds=11)),
-        (Told(503, b"<html>"), Reason.UNAVAILABLE, None),
-        (Told(504, b"<html>"), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(503, b"<html>"), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(504, b"<html>"), Reason.UNAVAILABLE, None),
         (told(400, {"error": "invalid_request"}), Reason.CONFIGURATION, timedelta(minutes=15)),
-        (Told(200, b"{"), Reason.UNAVAILABLE, None),
+        (ProviderAnswer(200, b"{"), Reason.UNAVAILABLE, None),
         (told(200, {"expires_in": 3599}), Reason.UNAVAILABLE, None),
         (told(200, {"access_token": "a\r\nb", "expires_in": 3599}), Reason.UNAVAILABLE, None),
         (told(200, {"access_token": "a", "expires_in": "soon"}), Reason.UNAVAILABLE, None),
@@ -132,7 +132,7 @@ async def test_wrong_credentials_wait_for_the_right_ones_and_are_in_no_log(
     ],
 )
 async def test_where_no_token_is_to_be_had_nothing_was_sent(
-    outlook: Outlook, answer: Fault | Told, reason: Reason, after: timedelta | None
+    outlook: Outlook, answer: Fault | ProviderAnswer, reason: Reason, after: timedelta | None
 ) -> None:
     outlook.next = [answer]
     with pytest.raises(TryLater) as later:
@@ -141,14 +141,14 @@ async def test_where_no_token_is_to_be_had_nothing_was_sent(
     await sent_by(outlook, letter())
 
 
-class After(Outlook):
+class FailsAtStep(Outlook):
     """Goes well until the request that sends, or the one that makes the draft; then as ordered."""
 
-    def __init__(self, where: str, order: Fault | Told) -> None:
+    def __init__(self, where: str, order: Fault | ProviderAnswer) -> None:
         super().__init__()
         self.where, self.order = where, order
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         answer = super().answer(call)
         if self.where in ("draft", "send") and call.path.endswith({"draft": "/token", "send": "/messages"}[self.where]):
             self.next = [self.order]
@@ -157,7 +157,7 @@ class After(Outlook):
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_draft_that_was_lost_is_made_again_as_nobody_has_got_it(fault: Fault) -> None:
-    outlook = After("draft", fault)
+    outlook = FailsAtStep("draft", fault)
     async with serving(outlook):
         with pytest.raises(TryLater) as later:
             await sent_by(outlook, letter(), limits=patience(fault))
@@ -169,7 +169,7 @@ async def test_a_draft_that_was_lost_is_made_again_as_nobody_has_got_it(fault: F
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_lost_answer_is_never_made_up_for_by_sending_again(fault: Fault) -> None:
-    outlook = After("send", fault)
+    outlook = FailsAtStep("send", fault)
     async with serving(outlook):
         with pytest.raises(Uncertain) as lost:
             await sent_by(outlook, letter(), limits=patience(fault))
@@ -187,16 +187,16 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(fault: Fault)
         (failed(500, "ErrorInternalServerError"), TryLater, Reason.UNAVAILABLE, None),
         (failed(403, "ErrorAccessDenied"), TryLater, Reason.CONFIGURATION, timedelta(minutes=15)),
         (failed(404, "ErrorInvalidUser"), TryLater, Reason.CONFIGURATION, timedelta(minutes=15)),
-        (Told(403, b"<html>"), TryLater, Reason.CONFIGURATION, timedelta(minutes=15)),
+        (ProviderAnswer(403, b"<html>"), TryLater, Reason.CONFIGURATION, timedelta(minutes=15)),
         (failed(400, "ErrorInvalidRecipients"), Undeliverable, Reason.BAD_ADDRESS, None),
         (failed(413, "SomethingNew"), Undeliverable, Reason.TOO_LONG, None),
         (failed(400, "SomethingNew"), Undeliverable, Reason.REFUSED, None),
     ],
 )
 async def test_a_refusal_is_one_and_leaves_no_draft_behind(
-    where: str, answer: Told, kind: type[SendFailed], reason: Reason, after: timedelta | None
+    where: str, answer: ProviderAnswer, kind: type[SendFailed], reason: Reason, after: timedelta | None
 ) -> None:
-    outlook = After(where, answer)
+    outlook = FailsAtStep(where, answer)
     async with serving(outlook):
         with pytest.raises(kind) as refused:
             await sent_by(outlook, letter())
@@ -207,9 +207,9 @@ async def test_a_refusal_is_one_and_leaves_no_draft_behind(
         assert not outlook.sent
 
 
-@pytest.mark.parametrize("answer", [Told(200), Told(204), Told(504, b"<html>")])
-async def test_a_success_that_is_not_the_promised_one_may_have_been_one(answer: Told) -> None:
-    outlook = After("send", answer)
+@pytest.mark.parametrize("answer", [ProviderAnswer(200), ProviderAnswer(204), ProviderAnswer(504, b"<html>")])
+async def test_a_success_that_is_not_the_promised_one_may_have_been_one(answer: ProviderAnswer) -> None:
+    outlook = FailsAtStep("send", answer)
     async with serving(outlook):
         with pytest.raises(Uncertain):
             await sent_by(outlook, letter())
@@ -218,10 +218,15 @@ async def test_a_success_that_is_not_the_promised_one_may_have_been_one(answer: 
 
 @pytest.mark.parametrize(
     "answer",
-    [Told(201, b"{"), told(201, {}), told(201, {"id": "x"}), told(201, {"id": "", "internetMessageId": "<a>"})],
+    [
+        ProviderAnswer(201, b"{"),
+        told(201, {}),
+        told(201, {"id": "x"}),
+        told(201, {"id": "", "internetMessageId": "<a>"}),
+    ],
 )
-async def test_a_draft_without_a_name_is_not_sent(answer: Told) -> None:
-    outlook = After("draft", answer)
+async def test_a_draft_without_a_name_is_not_sent(answer: ProviderAnswer) -> None:
+    outlook = FailsAtStep("draft", answer)
     async with serving(outlook):
         with pytest.raises(TryLater):
             await sent_by(outlook, letter())

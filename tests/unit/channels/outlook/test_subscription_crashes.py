@@ -20,7 +20,7 @@ from tests.unit.channels.outlook.graph_server import (
     clock,
     exchange,
     lifecycle,
-    office,
+    mailbox_owner,
     settings_of,
 )
 
@@ -36,7 +36,7 @@ from afterturn.testing import ManualClock
 __all__ = ["clock", "exchange"]
 
 
-class Dying:
+class CrashingStore:
     """A store that is out from its ``last``-th record on; the record itself is written or not."""
 
     def __init__(self, store: Any, last: int, *, written: bool) -> None:
@@ -72,7 +72,7 @@ class Dying:
 async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes(
     tmp_path: Path, exchange: Exchange, clock: ManualClock, last: int, written: bool
 ) -> None:
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
         exchange.deliver(1, clock() + MINUTE)
         exchange.subscriptions.clear()
@@ -80,13 +80,13 @@ async def test_a_process_that_dies_at_any_write_is_followed_by_one_that_finishes
     clock.advance(2 * MINUTE)
     settings = settings_of(tmp_path, exchange)
     async with open_backbone(App(shipped=False), settings, clock=clock) as backbone:
-        store: Any = Dying(backbone.store, last, written=written)
+        store: Any = CrashingStore(backbone.store, last, written=written)
         async with open_channels(backbone, store, settings, clock) as webhooks:
             dying = OutlookRig(exchange, backbone, clock, webhooks)
             with contextlib.suppress(StoreBusy):
                 await dying.keep()
             clock.advance(11 * MINUTE)
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         exchange.deliver(2, clock())
         for _ in range(3):
             await rig.keep(HOUR)

@@ -25,7 +25,7 @@ from tests.unit.channels.outlook.graph_server import (
     failed,
     lifecycle,
     mail_found,
-    office,
+    mailbox_owner,
     rig,
     settings_of,
 )
@@ -51,7 +51,7 @@ async def test_a_mailbox_is_subscribed_to_once_whatever_process_comes_and_goes(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
     for _ in range(2):
-        async with office(tmp_path, exchange, clock) as rig:
+        async with mailbox_owner(tmp_path, exchange, clock) as rig:
             await rig.keep()
             await rig.keep(MINUTE)
     [made] = exchange.subscriptions.values()
@@ -86,14 +86,14 @@ async def test_after_months_of_renewals_its_notifications_are_still_ours(rig: Ou
 async def test_after_an_outage_it_is_made_anew_and_what_came_meanwhile_is_taken_in_once(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
     for number in range(1, 8):
         clock.advance(12 * HOUR)
         exchange.deliver(number, clock())
     assert exchange.ended("sub-1")
     before = mail_found()
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
         assert await rig.texts() == [f"I am mail {number}." for number in range(1, 8)]
         assert mail_found() - before == 7
@@ -115,9 +115,9 @@ async def test_what_was_in_a_mailbox_before_it_was_set_up_is_left_to_an_import(r
 async def test_where_address_or_secret_have_changed_a_new_one_takes_its_place(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
-    async with office(tmp_path, exchange, clock, public_url="https://new.example.com") as rig:
+    async with mailbox_owner(tmp_path, exchange, clock, public_url="https://new.example.com") as rig:
         await rig.keep()
         await rig.keep(MINUTE)
     [only] = exchange.subscriptions.values()
@@ -135,7 +135,7 @@ async def test_where_address_or_secret_have_changed_a_new_one_takes_its_place(
 async def test_what_graph_wants_done_is_done_once_and_no_mail_is_lost_by_it(
     tmp_path: Path, exchange: Exchange, clock: ManualClock, event: str, posts: int, patches: int, dies: bool
 ) -> None:
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
         exchange.deliver(1, clock() + MINUTE)
         if event == "subscriptionRemoved":
@@ -146,7 +146,7 @@ async def test_what_graph_wants_done_is_done_once_and_no_mail_is_lost_by_it(
         assert await rig.backbone.store.waiting_jobs(UPDATE_MAILBOX, limit=9)
         if not dies:
             await rig.keep()
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         for _ in range(3):
             await rig.keep(MINUTE)
         assert await rig.texts() == ["I am mail 1."]
@@ -253,7 +253,7 @@ async def test_a_mailbox_that_we_may_not_read_holds_up_no_other(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
     names = ("closed@homes.example", MAILBOX)
-    async with office(tmp_path, exchange, clock, graph_mailboxes=names) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock, graph_mailboxes=names) as rig:
         await rig.keep()
     assert [one["resource"] for one in exchange.subscriptions.values()] == [f"users/{MAILBOX}/messages"]
 
@@ -275,7 +275,7 @@ async def test_an_answer_that_is_lost_makes_a_second_subscription_and_loses_no_m
 
 
 async def test_of_two_processes_one_cares_for_a_mailbox(tmp_path: Path, exchange: Exchange, clock: ManualClock) -> None:
-    async with office(tmp_path, exchange, clock) as one, office(tmp_path, exchange, clock) as other:
+    async with mailbox_owner(tmp_path, exchange, clock) as one, mailbox_owner(tmp_path, exchange, clock) as other:
         await asyncio.gather(*(each.keep() for each in (one, other) for _ in range(3)))
         exchange.deliver(1, NOW + MINUTE)
         clock.advance(HOUR)
@@ -301,7 +301,7 @@ async def test_a_running_channel_runner_renews_automatically(rig: OutlookRig) ->
 async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
     tmp_path: Path, exchange: Exchange, clock: ManualClock
 ) -> None:
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep()
         exchange.deliver(1, NOW + MINUTE)
         clock.advance(HOUR)
@@ -312,7 +312,7 @@ async def test_whoever_stops_waits_for_no_catching_up_and_another_goes_on(
         stop.set()
         async with asyncio.timeout(240):
             await running
-    async with office(tmp_path, exchange, clock) as rig:
+    async with mailbox_owner(tmp_path, exchange, clock) as rig:
         await rig.keep(MINUTE)
         assert await rig.texts() == ["I am mail 1."], "what it had was given back"
 

@@ -25,7 +25,7 @@ PATIENT = HttpTimeouts(connect=5.0, read=30.0, total=60.0)
 
 
 @dataclass(frozen=True)
-class Told:
+class ProviderAnswer:
     """What a provider answers."""
 
     status: int
@@ -33,9 +33,9 @@ class Told:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def told(status: int, value: object, **headers: str) -> Told:
+def told(status: int, value: object, **headers: str) -> ProviderAnswer:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
-    return Told(status, json.dumps(value).encode(), {"content-type": "application/json", **named})
+    return ProviderAnswer(status, json.dumps(value).encode(), {"content-type": "application/json", **named})
 
 
 class Fault(Enum):
@@ -79,10 +79,10 @@ class Provider:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.next: list[Fault | Told] = []
+        self.next: list[Fault | ProviderAnswer] = []
         self.url = ""
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         raise NotImplementedError
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -101,7 +101,7 @@ class Provider:
         call = await _request(reader)
         self.calls.append(call)
         fault = self.next.pop(0) if self.next else None
-        if isinstance(fault, Told):
+        if isinstance(fault, ProviderAnswer):
             writer.write(_wire(fault))
             return True
         data = _wire(self.answer(call))
@@ -137,7 +137,7 @@ async def _request(reader: asyncio.StreamReader) -> Call:
     return Call(method, unquote(path), dict(parse_qsl(query)), headers, body)
 
 
-def _wire(answer: Told) -> bytes:
+def _wire(answer: ProviderAnswer) -> bytes:
     headers = {"content-length": str(len(answer.body)), **answer.headers}
     lines = [f"HTTP/1.1 {answer.status} Status", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode() + answer.body

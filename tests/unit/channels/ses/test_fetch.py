@@ -16,7 +16,7 @@ from tests.unit.channels.sending.rig import (
     Call,
     Fault,
     Provider,
-    Told,
+    ProviderAnswer,
     clock,
     patience,
     refusing_url,
@@ -148,15 +148,15 @@ async def test_a_reference_that_names_nothing_is_nothing(reference: dict[str, st
 class S3(Provider):
     """Answers with the mail; its failures are what it is for."""
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         if (call.method, call.path) != ("GET", f"/{BUCKET}/in/1") or "authorization" not in call.headers:
             return failed(403, "AccessDenied")
-        return Told(200, RAW)
+        return ProviderAnswer(200, RAW)
 
 
-def failed(status: int, code: str) -> Told:
+def failed(status: int, code: str) -> ProviderAnswer:
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>about ada@tenant.example</Message></Error>"
-    return Told(status, body.encode(), {"content-type": "application/xml"})
+    return ProviderAnswer(status, body.encode(), {"content-type": "application/xml"})
 
 
 @asynccontextmanager
@@ -177,7 +177,7 @@ async def opened(url: str, session: Any, **given: Any) -> AsyncIterator[S3MailFe
     ],
 )
 async def test_a_mail_that_cannot_be_had_now_is_asked_for_again_later_and_never_half(
-    session: Any, order: Fault | Told, reason: Reason
+    session: Any, order: Fault | ProviderAnswer, reason: Reason
 ) -> None:
     provider = S3()
     async with serving(provider), opened(provider.url, session, read_timeout=patience(order).read) as fetcher:

@@ -20,7 +20,7 @@ from tests.unit.channels.sending.rig import (
     Call,
     Fault,
     Provider,
-    Told,
+    ProviderAnswer,
     clock,
     outgoing,
     patience,
@@ -49,7 +49,7 @@ class Ses(Provider):
         super().__init__()
         self.sent: list[bytes] = []
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         if (call.method, call.path) != ("POST", "/v2/email/outbound-emails"):
             return refused(404, "NotFoundException")
         if not call.headers.get("authorization", "").startswith("AWS4-HMAC-SHA256 Credential="):
@@ -69,7 +69,7 @@ class Ses(Provider):
         return told(200, {"MessageId": MAIL_ID})
 
 
-def refused(status: int, code: str, words: str = "about ada@tenant.example", **headers: str) -> Told:
+def refused(status: int, code: str, words: str = "about ada@tenant.example", **headers: str) -> ProviderAnswer:
     return told(status, {"message": words}, x_amzn_errortype=code, **headers)
 
 
@@ -151,7 +151,7 @@ async def test_a_mail_that_is_too_large_is_refused_before_it_is_sent(ses: Ses, s
     ],
 )
 async def test_what_passes_or_can_be_put_right_is_tried_later(
-    ses: Ses, session: Any, answer: Told, reason: Reason, after: timedelta | None
+    ses: Ses, session: Any, answer: ProviderAnswer, reason: Reason, after: timedelta | None
 ) -> None:
     ses.next = [answer]
     with pytest.raises(TryLater) as later:
@@ -181,13 +181,13 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(ses: Ses, ses
 
 @pytest.mark.parametrize("status", [502, 504])
 async def test_a_gateway_that_lost_the_server_behind_it_knows_nothing(ses: Ses, session: Any, status: int) -> None:
-    ses.next = [Told(status, b"<html>")]
+    ses.next = [ProviderAnswer(status, b"<html>")]
     with pytest.raises(Uncertain):
         await sent_by(ses, letter(), session)
 
 
 @pytest.mark.parametrize("answer", [told(200, {}), told(200, {"MessageId": ""}), told(200, {"MessageId": "a\nb"})])
-async def test_a_success_that_cannot_be_read_may_have_been_one(ses: Ses, session: Any, answer: Told) -> None:
+async def test_a_success_that_cannot_be_read_may_have_been_one(ses: Ses, session: Any, answer: ProviderAnswer) -> None:
     ses.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(ses, letter(), session)

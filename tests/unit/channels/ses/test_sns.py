@@ -15,7 +15,7 @@ from tests.unit.channels.sns_rig import (
     OTHER_KEY,
     TOPIC,
     URL,
-    Served,
+    SnsServer,
     certificate,
     check,
     posted,
@@ -91,7 +91,7 @@ async def test_what_sns_did_not_sign_for_us_is_refused(change: Callable[[dict[st
     ],
 )
 async def test_a_certificate_from_elsewhere_is_not_even_fetched(url: str) -> None:
-    served = Served(certificate())
+    served = SnsServer(certificate())
     assert (await refusal(posted(signed(SigningCertURL=url)), served)).status == 401
     assert served.asked == []
 
@@ -102,7 +102,7 @@ async def test_certificates_of_every_region_count(host: str) -> None:
 
 
 async def test_a_stranger_makes_us_fetch_nothing() -> None:
-    served = Served(certificate())
+    served = SnsServer(certificate())
     await refusal(posted(signed(TopicArn="arn:aws:sns:us-east-1:9:x")), served)
     await refusal(posted({**signed(), "Signature": ""}), served)
     await refusal(posted(signed(Timestamp="2020-01-01T00:00:00.000Z")), served)
@@ -114,7 +114,7 @@ async def test_what_was_signed_long_ago_or_will_be_is_refused(age: timedelta) ->
     sent = posted(signed())
     await check(sent, now=NOW + timedelta(minutes=59))
     assert (
-        await refusal(sent, Served(certificate(begins=NOW - age * 2, ends=NOW + abs(age) * 2)), NOW + age)
+        await refusal(sent, SnsServer(certificate(begins=NOW - age * 2, ends=NOW + abs(age) * 2)), NOW + age)
     ).status == 401
 
 
@@ -124,7 +124,7 @@ async def test_a_notification_without_a_time_is_refused(timestamp: object) -> No
 
 
 async def test_a_certificate_is_fetched_once_and_again_when_it_has_expired() -> None:
-    served = Served(certificate(), certificate(ends=NOW + timedelta(days=9)))
+    served = SnsServer(certificate(), certificate(ends=NOW + timedelta(days=9)))
     certificates = SigningCertificates(served)
     for _ in range(3):
         await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)
@@ -136,7 +136,7 @@ async def test_a_certificate_is_fetched_once_and_again_when_it_has_expired() -> 
 
 
 async def test_certificates_without_end_are_not_all_kept() -> None:
-    served = Served(certificate())
+    served = SnsServer(certificate())
     certificates = SigningCertificates(served)
     for number in range(MAX_CERTIFICATES + 5):
         await certificates.key(URL.replace("12345abcde", f"{number:x}"), NOW)
@@ -161,11 +161,11 @@ async def test_only_a_certificate_that_is_valid_now_counts_and_none_is_no_verdic
     answer: bytes | Exception, status: int
 ) -> None:
     """503 where it may be had later: SNS then sends again, as it does for no 4xx."""
-    assert (await refusal(posted(signed()), Served(answer))).status == status
+    assert (await refusal(posted(signed()), SnsServer(answer))).status == status
 
 
 async def test_a_failed_fetch_is_not_remembered() -> None:
-    certificates = SigningCertificates(Served(OSError("no network"), certificate()))
+    certificates = SigningCertificates(SnsServer(OSError("no network"), certificate()))
     with pytest.raises(Rejected):
         await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)
     await verify(posted(signed()), topics={TOPIC}, certificates=certificates, now=NOW)

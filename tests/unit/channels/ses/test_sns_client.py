@@ -9,7 +9,17 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from tests.unit.channels.sending.rig import LOST, PATIENT, Call, Fault, Provider, Told, clock, patience, serving
+from tests.unit.channels.sending.rig import (
+    LOST,
+    PATIENT,
+    Call,
+    Fault,
+    Provider,
+    ProviderAnswer,
+    clock,
+    patience,
+    serving,
+)
 from tests.unit.channels.sns_rig import envelope, posted
 
 from afterturn.channels.http_client import HttpTimeouts, open_http
@@ -32,19 +42,19 @@ class Sns(Provider):
         super().__init__()
         self.confirmed: list[str] = []
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         assert call.headers["host"] == HOST.removeprefix("https://")
         if call.method == "GET" and call.path == CERTIFICATE.removeprefix(HOST) and not call.query:
-            return Told(200, b"-----BEGIN CERTIFICATE-----", {"content-type": "application/x-x509-ca-cert"})
+            return ProviderAnswer(200, b"-----BEGIN CERTIFICATE-----", {"content-type": "application/x-x509-ca-cert"})
         if call.method == "GET" and call.path == "/" and call.query.get("Action") == "ConfirmSubscription":
             self.confirmed.append(call.query["Token"])
             arn = call.query["TopicArn"] + ":0d0e-11"
             result = f"<ConfirmSubscriptionResult><SubscriptionArn>{arn}</SubscriptionArn></ConfirmSubscriptionResult>"
-            return Told(200, f"<ConfirmSubscriptionResponse>{result}</ConfirmSubscriptionResponse>".encode())
-        return Told(403, b"<ErrorResponse><Error><Code>AuthorizationError</Code></Error></ErrorResponse>")
+            return ProviderAnswer(200, f"<ConfirmSubscriptionResponse>{result}</ConfirmSubscriptionResponse>".encode())
+        return ProviderAnswer(403, b"<ErrorResponse><Error><Code>AuthorizationError</Code></Error></ErrorResponse>")
 
 
-class ToHere(httpx.AsyncHTTPTransport):
+class RedirectingTransport(httpx.AsyncHTTPTransport):
     """Takes the place of the name service: whatever host is meant, this server is called."""
 
     def __init__(self, url: str) -> None:
@@ -66,7 +76,7 @@ async def sns() -> AsyncIterator[Sns]:
 
 @asynccontextmanager
 async def fetching(sns: Sns, limits: HttpTimeouts = PATIENT) -> AsyncIterator[SnsClient]:
-    async with open_http(limits, ToHere(sns.url)) as http:
+    async with open_http(limits, RedirectingTransport(sns.url)) as http:
         yield SnsClient(http, clock)
 
 
@@ -105,14 +115,14 @@ async def test_nobody_but_sns_is_called(sns: Sns, url: str) -> None:
 async def test_no_redirect_is_followed(sns: Sns, status: int) -> None:
     async with fetching(sns) as fetcher:
         for call, url in ((fetcher.certificate, CERTIFICATE), (fetcher.confirm, CONFIRM)):
-            sns.next = [Told(status, headers={"location": "http://169.254.169.254/latest/meta-data/"})]
+            sns.next = [ProviderAnswer(status, headers={"location": "http://169.254.169.254/latest/meta-data/"})]
             with pytest.raises(SendFailed):
                 await call(url)
     assert len(sns.calls) == 2
 
 
 async def test_a_certificate_of_any_size_is_not_read_to_its_end(sns: Sns) -> None:
-    sns.next = [Told(200, b"x" * (MAX_CERTIFICATE_BYTES + 1))]
+    sns.next = [ProviderAnswer(200, b"x" * (MAX_CERTIFICATE_BYTES + 1))]
     async with fetching(sns) as fetcher:
         with pytest.raises(TryLater):
             await fetcher.certificate(CERTIFICATE)
@@ -131,19 +141,19 @@ async def test_what_is_lost_is_asked_for_again_later(sns: Sns, fault: Fault) -> 
 @pytest.mark.parametrize(
     ("answer", "kind", "after"),
     [
-        (Told(503, headers={"retry-after": "4"}), TryLater, timedelta(seconds=4)),
-        (Told(500), TryLater, None),
-        (Told(502), TryLater, None),
-        (Told(429), TryLater, None),
-        (Told(403, b"<Code>AuthorizationError</Code>"), Undeliverable, None),
-        (Told(400, b"<Code>InvalidParameter</Code>"), Undeliverable, None),
-        (Told(404), Undeliverable, None),
-        (Told(200, b"<html>"), TryLater, None),
-        (Told(200, b"<SubscriptionArn>pending confirmation</SubscriptionArn>"), TryLater, None),
+        (ProviderAnswer(503, headers={"retry-after": "4"}), TryLater, timedelta(seconds=4)),
+        (ProviderAnswer(500), TryLater, None),
+        (ProviderAnswer(502), TryLater, None),
+        (ProviderAnswer(429), TryLater, None),
+        (ProviderAnswer(403, b"<Code>AuthorizationError</Code>"), Undeliverable, None),
+        (ProviderAnswer(400, b"<Code>InvalidParameter</Code>"), Undeliverable, None),
+        (ProviderAnswer(404), Undeliverable, None),
+        (ProviderAnswer(200, b"<html>"), TryLater, None),
+        (ProviderAnswer(200, b"<SubscriptionArn>pending confirmation</SubscriptionArn>"), TryLater, None),
     ],
 )
 async def test_a_subscription_counts_as_confirmed_only_where_sns_says_so(
-    sns: Sns, answer: Told, kind: type[SendFailed], after: timedelta | None
+    sns: Sns, answer: ProviderAnswer, kind: type[SendFailed], after: timedelta | None
 ) -> None:
     sns.next = [answer]
     async with fetching(sns) as fetcher:
@@ -153,7 +163,7 @@ async def test_a_subscription_counts_as_confirmed_only_where_sns_says_so(
 
 
 async def test_a_webhook_whose_certificate_cannot_be_had_is_asked_for_again(sns: Sns) -> None:
-    sns.next = [Told(500)]
+    sns.next = [ProviderAnswer(500)]
     async with fetching(sns) as fetcher:
         with pytest.raises(Rejected) as rejected:
             await SigningCertificates(fetcher.certificate).key(CERTIFICATE, clock())
@@ -166,7 +176,7 @@ async def test_the_token_of_a_subscription_is_in_no_log_and_in_no_error(
     caplog.set_level(logging.DEBUG)
     async with fetching(sns) as fetcher:
         await fetcher.confirm(CONFIRM)
-        sns.next = [Told(403)]
+        sns.next = [ProviderAnswer(403)]
         with pytest.raises(Undeliverable) as refused:
             await fetcher.confirm(CONFIRM)
     assert "very-secret" not in caplog.text + repr(refused.value)

@@ -16,7 +16,7 @@ from tests.unit.channels.sending.rig import (
     Call,
     Fault,
     Provider,
-    Told,
+    ProviderAnswer,
     calling,
     clock,
     outgoing,
@@ -50,7 +50,7 @@ class Telegram(Provider):
         self.closed: dict[int, str] = {}
         self.chats = {GROUP, SUPERGROUP, PERSON}
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         token = re.fullmatch(r"/bot([^/]+)/sendMessage", call.path)
         if call.method != "POST" or not token:
             return _refused(404, "Not Found")
@@ -81,7 +81,7 @@ class Telegram(Provider):
         return told(200, {"ok": True, "result": message})
 
 
-def _refused(status: int, words: str, **parameters: int) -> Told:
+def _refused(status: int, words: str, **parameters: int) -> ProviderAnswer:
     return told(status, {"ok": False, "error_code": status, "description": words, "parameters": parameters})
 
 
@@ -220,14 +220,14 @@ async def test_what_telegram_will_never_take_is_undeliverable(telegram: Telegram
     [
         (_refused(429, "Too Many Requests: retry after 35", retry_after=35), Reason.THROTTLED, timedelta(seconds=35)),
         (_refused(429, "Too Many Requests", retry_after=10**12), Reason.THROTTLED, timedelta(days=1)),
-        (Told(429, b"<html>", {"retry-after": "4"}), Reason.THROTTLED, timedelta(seconds=4)),
+        (ProviderAnswer(429, b"<html>", {"retry-after": "4"}), Reason.THROTTLED, timedelta(seconds=4)),
         (_refused(500, "Internal Server Error"), Reason.UNAVAILABLE, None),
         (_refused(401, "Unauthorized"), Reason.CONFIGURATION, timedelta(minutes=15)),
         (_refused(404, "Not Found"), Reason.CONFIGURATION, timedelta(minutes=15)),
     ],
 )
 async def test_what_passes_or_can_be_put_right_is_tried_later(
-    telegram: Telegram, answer: Told, reason: Reason, after: timedelta | None
+    telegram: Telegram, answer: ProviderAnswer, reason: Reason, after: timedelta | None
 ) -> None:
     telegram.next = [answer]
     with pytest.raises(TryLater) as later:
@@ -249,7 +249,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(telegram: Tel
 @pytest.mark.parametrize(
     "answer",
     [
-        Told(200, b"{"),
+        ProviderAnswer(200, b"{"),
         told(200, {"ok": True}),
         told(200, {"ok": True, "result": True}),
         told(200, {"ok": False, "result": {"message_id": 1, "chat": {"id": 1}}}),
@@ -258,7 +258,7 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(telegram: Tel
         told(204, {}),
     ],
 )
-async def test_a_success_that_cannot_be_read_may_have_been_one(telegram: Telegram, answer: Told) -> None:
+async def test_a_success_that_cannot_be_read_may_have_been_one(telegram: Telegram, answer: ProviderAnswer) -> None:
     telegram.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(telegram, message())

@@ -16,7 +16,7 @@ from tests.unit.channels.sending.rig import (
     Call,
     Fault,
     Provider,
-    Told,
+    ProviderAnswer,
     calling,
     clock,
     outgoing,
@@ -51,7 +51,7 @@ class Twilio(Provider):
         self.sent: list[dict[str, Any]] = []
         self.opted_out: set[str] = set()
 
-    def answer(self, call: Call) -> Told:
+    def answer(self, call: Call) -> ProviderAnswer:
         if (call.method, call.path) != ("POST", f"/2010-04-01/Accounts/{ACCOUNT}/Messages.json"):
             return _refused(404, 20404)
         if call.headers.get("authorization") != "Basic " + base64.b64encode(f"{ACCOUNT}:{TOKEN}".encode()).decode():
@@ -90,7 +90,7 @@ class Twilio(Provider):
         return next((code for code, found in checks.items() if found), None)
 
 
-def _refused(status: int, code: int, **headers: str) -> Told:
+def _refused(status: int, code: int, **headers: str) -> ProviderAnswer:
     words = "The message to +15158226442 was refused"
     return told(status, {"code": code, "message": words, "more_info": "https://…", "status": status}, **headers)
 
@@ -234,13 +234,17 @@ async def test_what_twilio_will_never_take_is_undeliverable(twilio: Twilio, code
         (_refused(400, 21606), Reason.CONFIGURATION, timedelta(minutes=15)),
         (_refused(401, 20003), Reason.CONFIGURATION, timedelta(minutes=15)),
         (_refused(403, 20005), Reason.CONFIGURATION, timedelta(minutes=15)),
-        (Told(403, b"<html>"), Reason.CONFIGURATION, timedelta(minutes=15)),
-        (Told(500, b"<html>oops"), Reason.UNAVAILABLE, None),
-        (Told(302, headers={"location": "https://elsewhere.example"}), Reason.CONFIGURATION, timedelta(minutes=15)),
+        (ProviderAnswer(403, b"<html>"), Reason.CONFIGURATION, timedelta(minutes=15)),
+        (ProviderAnswer(500, b"<html>oops"), Reason.UNAVAILABLE, None),
+        (
+            ProviderAnswer(302, headers={"location": "https://elsewhere.example"}),
+            Reason.CONFIGURATION,
+            timedelta(minutes=15),
+        ),
     ],
 )
 async def test_what_passes_or_can_be_put_right_is_tried_later(
-    twilio: Twilio, answer: Told, reason: Reason, after: timedelta | None
+    twilio: Twilio, answer: ProviderAnswer, reason: Reason, after: timedelta | None
 ) -> None:
     twilio.next = [answer]
     with pytest.raises(TryLater) as later:
@@ -278,16 +282,16 @@ async def test_a_lost_answer_is_never_made_up_for_by_sending_again(twilio: Twili
 @pytest.mark.parametrize(
     "answer",
     [
-        Told(201, b"{"),
-        Told(201, b""),
+        ProviderAnswer(201, b"{"),
+        ProviderAnswer(201, b""),
         told(201, {}),
         told(201, {"sid": 7}),
         told(201, {"sid": "x\ny"}),
         told(202, {"sid": f"SM{1:032x}"}),
-        Told(201, b" " * 2_000_000),
+        ProviderAnswer(201, b" " * 2_000_000),
     ],
 )
-async def test_a_success_that_cannot_be_read_may_have_been_one(twilio: Twilio, answer: Told) -> None:
+async def test_a_success_that_cannot_be_read_may_have_been_one(twilio: Twilio, answer: ProviderAnswer) -> None:
     twilio.next = [answer]
     with pytest.raises(Uncertain) as lost:
         await sent_by(twilio, sms())
@@ -296,7 +300,7 @@ async def test_a_success_that_cannot_be_read_may_have_been_one(twilio: Twilio, a
 
 @pytest.mark.parametrize("status", [502, 504])
 async def test_a_gateway_that_lost_the_server_behind_it_knows_nothing(twilio: Twilio, status: int) -> None:
-    twilio.next = [Told(status, b"<html>")]
+    twilio.next = [ProviderAnswer(status, b"<html>")]
     with pytest.raises(Uncertain):
         await sent_by(twilio, sms())
 

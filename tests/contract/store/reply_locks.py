@@ -36,7 +36,7 @@ NOW = T0 + timedelta(days=200)
 CONVERSATION = "sms:+15158226442"
 
 
-class Silent:
+class NullPublisher:
     """A stream that nobody reads."""
 
     async def publish(self, event: TurnSettled, *, consumer: str | None = None, emission: str | None = None) -> None:
@@ -52,7 +52,7 @@ class Process:
         self.said = said
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
-        writer = Settler(store, Silent(), clock, "worker")
+        writer = Settler(store, NullPublisher(), clock, "worker")
         self.ingest = Ingest(writer, store, clock, auto_reply=True)
         self.auto_reply = auto_reply(writer, store, store, clock, responder=self._answer)
 

@@ -47,7 +47,7 @@ async def test_what_it_settles_the_reactions_of_another_process_come_to_see(tmp_
 
 ALONE = """
 import asyncio, sys
-from tests.unit.test_roles import turn
+from tests.unit.test_single_purpose_processes import turn
 from afterturn import Settings
 from afterturn.bootstrap import open_settler
 

@@ -17,7 +17,7 @@ from afterturn.store.sqlite import SqliteStore
 T = TypeVar("T")
 
 
-class Watched:
+class RecordingDatabase:
     """A database that takes down what its reads ask."""
 
     def __init__(self, database: Database) -> None:
@@ -42,7 +42,7 @@ class Watched:
 @pytest.mark.parametrize("asked", ["open orders", "all orders", "failures"])
 async def test_a_page_seeks_its_place_and_sorts_nothing(after: str | None, asked: str) -> None:
     with fast_folder() as folder, Database.open(folder / "afterturn.db") as database:
-        watched = Watched(database)
+        watched = RecordingDatabase(database)
         store = SqliteStore(cast("Database", watched))
         place = None if after is None else WorkOrderKey(1, T0, after)
         if asked == "failures":

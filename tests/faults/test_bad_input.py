@@ -53,7 +53,7 @@ Put = Callable[[str, str], Awaitable[None]]
 
 
 @dataclass
-class Wired:
+class RawStream:
     """A stream, and a way to put records into it that no emitter of ours would write."""
 
     stream: Stream
@@ -62,26 +62,26 @@ class Wired:
 
 
 @asynccontextmanager
-async def sqlite(path: Path, _: pytest.FixtureRequest) -> AsyncIterator[Wired]:
+async def sqlite(path: Path, _: pytest.FixtureRequest) -> AsyncIterator[RawStream]:
     with open_rig(path, registry_of("topics")) as rig:
-        yield Wired(rig.stream, rig.put_raw, rig.clock)
+        yield RawStream(rig.stream, rig.put_raw, rig.clock)
 
 
 @asynccontextmanager
-async def model(_: Path, __: pytest.FixtureRequest) -> AsyncIterator[Wired]:
+async def model(_: Path, __: pytest.FixtureRequest) -> AsyncIterator[RawStream]:
     clock = ManualClock(T0)
     service = FifoService(clock)
     stream = fifo_stream(service, clock)
-    yield Wired(stream, putter(service, stream), clock)
+    yield RawStream(stream, putter(service, stream), clock)
 
 
 @asynccontextmanager
-async def emulated(_: Path, request: pytest.FixtureRequest) -> AsyncIterator[Wired]:
+async def emulated(_: Path, request: pytest.FixtureRequest) -> AsyncIterator[RawStream]:
     way: Access = request.getfixturevalue("access")
     async with open_client("sqs", way, request.getfixturevalue("session")) as client:
         clock = ManualClock(T0)
         stream = SqsStream(client, await create_queues(client), clock)
-        yield Wired(stream, putter(client, stream), clock)
+        yield RawStream(stream, putter(client, stream), clock)
 
 
 def putter(client: Any, stream: SqsStream, **attributes: str) -> Put:

@@ -20,7 +20,7 @@ _MOST_IN_A_ROW = 2
 
 
 @dataclass
-class Trouble:
+class DynamoFaults:
     """Chances from 0 to 1, for each call. ``seen`` counts what was done; ``lagging``: conversations that the indexes
     do not show yet, by partition key."""
 

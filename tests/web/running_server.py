@@ -16,7 +16,7 @@ from afterturn.web.server import address_of, bind, serve
 
 
 @dataclass
-class Served:
+class RunningServer:
     """Where it is. ``prepare`` runs before the first request, in the loop of the server."""
 
     folder: Path
@@ -64,7 +64,7 @@ async def nothing(rig: Rig) -> None:
 @contextmanager
 def served(folder: Path, prepare: Callable[[Rig], Coroutine[Any, Any, None]] = nothing, **limits: Any) -> Iterator[str]:
     """The server's address. ``limits``: as ``make_app`` takes them."""
-    one = Served(folder, prepare, limits)
+    one = RunningServer(folder, prepare, limits)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:

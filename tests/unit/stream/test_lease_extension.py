@@ -21,7 +21,7 @@ from afterturn.testing import ManualClock
 VISIBILITY = timedelta(seconds=0.06)
 
 
-class Slow:
+class SlowEngine:
     """An engine that takes until it is let go."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -40,12 +40,12 @@ class Slow:
         return SignalResult()
 
 
-class Watched(SqsStream):
+class WatchedStream(SqsStream):
     """Counts the extensions, and may fail them."""
 
     failing = False
 
-    def watch(self) -> Watched:
+    def watch(self) -> WatchedStream:
         self.extended = asyncio.Semaphore(0)
         self.released: list[timedelta] = []
         return self
@@ -59,17 +59,17 @@ class Watched(SqsStream):
 
 
 @pytest.fixture
-def stream() -> Watched:
+def stream() -> WatchedStream:
     clock = ManualClock(T0)
     service = FifoService(clock)
-    return Watched(service, fifo_stream(service, clock)._queues, clock).watch()
+    return WatchedStream(service, fifo_stream(service, clock)._queues, clock).watch()
 
 
 @pytest.mark.parametrize("failing", [False, True])
-async def test_records_are_kept_while_the_engine_takes_its_time(stream: Watched, failing: bool) -> None:
+async def test_records_are_kept_while_the_engine_takes_its_time(stream: WatchedStream, failing: bool) -> None:
     """Also where an extension fails: the next one may not."""
     stream.failing = failing
-    engine = Slow()
+    engine = SlowEngine()
     await publish(stream, "a@1", "b@1")
     pumping = asyncio.create_task(Bridge(stream, engine, ["topics"], visibility=VISIBILITY).pump(Queue.MAIN, limit=10))
     for _ in range(3):
@@ -83,8 +83,8 @@ async def test_records_are_kept_while_the_engine_takes_its_time(stream: Watched,
     assert (await stream.depth()).main == 0
 
 
-async def test_the_back_off_has_the_last_word(stream: Watched) -> None:
-    engine = Slow(EngineUnavailable("no answer"))
+async def test_the_back_off_has_the_last_word(stream: WatchedStream) -> None:
+    engine = SlowEngine(EngineUnavailable("no answer"))
     await publish(stream, "a@1")
     pumping = asyncio.create_task(Bridge(stream, engine, ["topics"], visibility=VISIBILITY).pump(Queue.MAIN, limit=10))
     await stream.extended.acquire()
@@ -94,8 +94,8 @@ async def test_the_back_off_has_the_last_word(stream: Watched) -> None:
     assert stream.released[-1] == timedelta(seconds=5)
 
 
-async def test_a_lambda_function_leaves_visibility_to_its_mapping(stream: Watched) -> None:
-    engine = Slow()
+async def test_a_lambda_function_leaves_visibility_to_its_mapping(stream: WatchedStream) -> None:
+    engine = SlowEngine()
     await publish(stream, "a@1")
     batch = await stream.receive(Queue.MAIN, limit=10, visibility=timedelta(seconds=180))
     delivering = asyncio.create_task(Bridge(stream, engine, ["topics"], visibility=VISIBILITY).deliver(batch))
