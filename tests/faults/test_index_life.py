@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -49,7 +50,7 @@ from afterturn.store.dynamodb.requests import delete
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.dynamodb.verify import Drift, Rechecks, verify
 
-CONVERSATIONS = 5_000
+CONVERSATIONS = 5_000 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 1_500
 
 
 @pytest.fixture
