@@ -16,7 +16,8 @@ FAST := tests/unit tests/contract/test_*_sqlite.py tests/contract/test_reactions
   $(filter-out %/test_serving.py %/test_schema.py %/test_hooks.py %/test_cursors.py %/test_texts.py %/test_inbox_requests.py,$(wildcard tests/web/test_*.py)) \
   tests/cli/test_help.py tests/cli/test_settle.py tests/cli/test_repair.py \
   --ignore tests/unit/aws --ignore tests/unit/temporal --ignore tests/unit/bench \
-  --ignore tests/unit/test_single_purpose_processes.py
+  --ignore tests/unit/test_single_purpose_processes.py --ignore tests/unit/test_lambda_bridge.py \
+  --ignore tests/unit/channels/ses/test_send.py --ignore tests/unit/channels/ses/test_fetch.py
 
 CHROMIUM := $(or $(AFTERTURN_TEST_CHROMIUM),/usr/bin/chromium)
 CHROMIUM_PACKAGES := chromium fonts-dejavu-core
