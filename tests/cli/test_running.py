@@ -75,13 +75,13 @@ async def test_whoever_stops_is_told_what_waits_to_be_answered_and_sent(db: Path
     meta = ConversationMeta(id="c-1", channel=Channel.SMS)
     async with App(shipped=False).open(db=db) as backbone:
         assert await what_is_left(backbone) == "0 events in the stream, 0 reactions waiting, 0 dead letters."
-        await backbone.save_messages(meta, [message(1)], jobs=jobs("answer", 2))
-        await backbone.save_messages(meta, [message(2)], jobs=[*jobs("dispatch", 1), *jobs("finish-call", 1)])
+        await backbone.save_messages(meta, [message(1)], jobs=jobs("reply", 2))
+        await backbone.save_messages(meta, [message(2)], jobs=[*jobs("send", 1), *jobs("finish-call", 1)])
         told = await what_is_left(backbone)
-        assert "2 answers waiting, 1 send waiting, 1 ended call waiting, 0 dead letters." in told
-        for one in await backbone.store.lease_jobs("answer", now=START, lease=timedelta(minutes=1), limit=1):
+        assert "2 reply jobs waiting, 1 send job waiting, 1 ended call waiting, 0 dead letters." in told
+        for one in await backbone.store.lease_jobs("reply", now=START, lease=timedelta(minutes=1), limit=1):
             await backbone.store.complete(one)
-        assert "1 answer waiting" in await what_is_left(backbone)
+        assert "1 reply job waiting" in await what_is_left(backbone)
 
 
 def test_sigterm_is_graceful_too_and_what_runs_is_finished(db: Path, own_app: OwnApp) -> None:

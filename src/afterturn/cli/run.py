@@ -135,7 +135,7 @@ async def until_stopped(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]
 
 
 def names_of(registry: Registry) -> str:
-    """The consumers, as people are text."""
+    """The names of the consumers, for people."""
     return ", ".join(registry.signalled) or "no consumers"
 
 
@@ -231,11 +231,11 @@ async def what_is_left(backbone: Backbone) -> str:
 
 
 async def _jobs(backbone: Backbone) -> str:
-    """Of what channels brought in, what waits: ``2 answers waiting, 1 send waiting, ``; empty where nothing does."""
+    """Of what channels brought in, what waits: ``2 reply jobs waiting, 1 send job waiting, ``; empty where nothing does."""
     from afterturn.channels.state import FINISH_CALL, REPLY, SEND  # noqa: PLC0415 - needed at the end only
 
     text = ""
-    for kind, name in ((REPLY, "answer"), (SEND, "send"), (FINISH_CALL, "ended call")):
+    for kind, name in ((REPLY, "reply job"), (SEND, "send job"), (FINISH_CALL, "ended call")):
         if number := len(await backbone.store.waiting_jobs(kind, limit=_MOST_JOBS)):
             least = "at least " if number == _MOST_JOBS else ""
             text += f"{least}{count(number, name)} waiting, "
