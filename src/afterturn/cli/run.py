@@ -231,7 +231,7 @@ async def what_is_left(backbone: Backbone) -> str:
 
 
 async def _jobs(backbone: Backbone) -> str:
-    """Of what channels brought in, what waits: ``2 reply jobs waiting, 1 send job waiting, ``; empty where nothing does."""
+    """The waiting jobs of channels: ``2 reply jobs waiting, 1 send job waiting, ``; empty if there are none."""
     from afterturn.channels.state import FINISH_CALL, REPLY, SEND  # noqa: PLC0415 - needed at the end only
 
     text = ""
