@@ -18,7 +18,7 @@ from afterturn.model import Channel, ConversationMeta, Direction, Message, Role,
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.plans import recency_attributes
 from afterturn.store.dynamodb.requests import Plain, to_item
-from afterturn.store.invariants import preview_of, to_dump
+from afterturn.store.invariants import preview_json, to_dump
 
 PROPERTIES = 200
 CONSUMERS = ("topics", "grade", "maintenance", "inbound-package")
@@ -83,7 +83,7 @@ def item(number: int, chance: random.Random) -> Plain:
         "messageCount": 16,
         "settledCount": 16,
         "turnCount": 8,
-        "preview": rows.preview_item(preview_of(_answer(last))),
+        "preview": preview_json(_answer(last)),
         "rev": 8,
         **{rows.STAMP + name: _stamp(name, settled, chance) for name in CONSUMERS},
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.model import Message, Turn
-from afterturn.store.invariants import preview_of
+from afterturn.store.invariants import preview_json
 from bench.measure import Stopwatch, Took
 
 _NEW = (
@@ -90,8 +90,8 @@ def _of_turn(turn: Turn, heads: dict[str, _Head], now: datetime, emitter: str) -
     messages = [(_MESSAGE, _message(meta.id, head.count + n, one)) for n, one in enumerate(turn.messages, 1)]
     head.count += len(messages)
     times = (_text(head.newest), _text(head.newest), _text(head.settled_at), _text(now), _text(head.newest))
-    preview = preview_of(max(turn.messages, key=lambda message: message.at))
-    counts = (head.count, head.count, _dump(preview.to_json()))
+    preview = preview_json(max(turn.messages, key=lambda message: message.at))
+    counts = (head.count, head.count, _dump(preview))
     if first:
         given = (
             meta.id,

@@ -138,8 +138,8 @@ def test_a_preview_is_one_short_line(text: str) -> None:
 def test_the_previewed_message_is_the_last_of_the_thread(known_at: datetime | None, given: list[datetime]) -> None:
     messages = [message(at, str(number)) for number, at in enumerate(given)]
     expected = max(enumerate(given), key=lambda entry: (entry[1], entry[0]), default=None)
-    found = invariants.newest_preview(known_at, messages)
+    previewed = invariants.message_to_preview(known_at, messages)
     if expected is None or (known_at is not None and expected[1] < known_at):
-        assert found is None
+        assert previewed is None
     else:
-        assert found == invariants.preview_of(messages[expected[0]])
+        assert previewed == messages[expected[0]]

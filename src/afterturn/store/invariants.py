@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from afterturn.clock import MILLISECOND, floor_millis, from_text, to_utc
+from afterturn.clock import MILLISECOND, floor_millis, from_text, to_text, to_utc
 from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import (
     MAX_PARTICIPANTS,
@@ -114,8 +114,8 @@ def merge_contact_name(
     return new if new and participants[:1] == new_participants[:1] else stored
 
 
-def newest_preview(known_at: datetime | None, messages: Iterable[Message]) -> MessagePreview | None:
-    """The preview of the newest of these messages; None if none of them is as new as the previewed one.
+def message_to_preview(known_at: datetime | None, messages: Iterable[Message]) -> Message | None:
+    """The newest of these messages; None if none of them is as new as the previewed one.
 
     ``messages``: those that were added, in arrival order. Of two messages of the same time the later arrival is newer.
     """
@@ -123,24 +123,25 @@ def newest_preview(known_at: datetime | None, messages: Iterable[Message]) -> Me
     for message in messages:
         if (known_at is None or message.at >= known_at) and (newest is None or message.at >= newest.at):
             newest = message
-    return None if newest is None else preview_of(newest)
+    return newest
 
 
-def preview_of(message: Message) -> MessagePreview:
-    return unchecked(
-        MessagePreview,
-        message_id=message.id,
-        direction=message.direction,
-        role=message.role,
-        at=message.at,
-        text=preview_text(message.text),
-        attachments=len(message.attachments),
-        send_problem=None,
-    )
+def preview_json(message: Message) -> dict[str, Any]:
+    """A message's preview as the JSON object that a store keeps in the conversation row."""
+    preview: dict[str, Any] = {
+        "messageId": message.id,
+        "direction": message.direction.value,
+        "role": message.role.value,
+        "at": to_text(message.at),
+        "text": preview_text(message.text),
+    }
+    if message.attachments:
+        preview["attachments"] = len(message.attachments)
+    return preview
 
 
 def read_preview(value: Mapping[str, Any]) -> MessagePreview:
-    """The preview again, from its JSON object as a store keeps it."""
+    """The preview in a stored row."""
     problem = value.get("sendProblem")
     return unchecked(
         MessagePreview,

@@ -9,12 +9,16 @@ from typing import Any
 from tests.contract.samples import at, message, meta, turn
 from tests.contract.store.factory import StoreFactory, settle, settle_new
 
-from afterturn.model import Attachment, Direction, MessagePreview, Role, SendProblem
-from afterturn.store.invariants import preview_of
+from afterturn.model import Attachment, Direction, Message, MessagePreview, Role, SendProblem
+from afterturn.store.invariants import preview_json, read_preview
 from afterturn.store.pagination import newest
 from afterturn.store.port import Store
 
 PROBLEM = SendProblem(state="undeliverable", reason="opted-out")
+
+
+def preview_of(message: Message) -> MessagePreview:
+    return read_preview(preview_json(message))
 
 
 async def preview(store: Store, conversation_id: str = "c1") -> MessagePreview | None:

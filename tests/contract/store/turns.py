@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 from tests.contract.samples import T0, at, message, meta, turn
 from tests.contract.store.factory import StoreFactory, settle, settle_new
+from tests.contract.store.previews import preview_of
 
 from afterturn.clock import floor_millis, to_millis
 from afterturn.model import MAX_PARTICIPANTS, Attachment, Channel, FlushMode, Origin, Status
-from afterturn.store.invariants import preview_of
 from afterturn.store.port import Store
 
 

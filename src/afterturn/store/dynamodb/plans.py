@@ -16,7 +16,7 @@ from afterturn.aws.table import PROPERTY_RECENCY
 from afterturn.clock import to_text
 from afterturn.errors import InvalidRecord
 from afterturn.event import TurnSettled, make_event
-from afterturn.model import Channel, ConversationMeta, Direction, Message, MessagePreview, Status, Turn
+from afterturn.model import Channel, ConversationMeta, Direction, Message, Status, Turn
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.layout import RecencyLayouts
@@ -152,7 +152,7 @@ def plan_settle(
 
     occurred_at = invariants.next_occurred_at(turn, head.settled_at, now)
     newest = invariants.newest_message_at(head.newest_message_at, new.messages, now)
-    preview = invariants.newest_preview(head.preview_at, new.messages)
+    previewed = invariants.message_to_preview(head.preview_at, new.messages)
     participants = invariants.merge_participants(head.participants, meta.participants)
     reopens = head.closed_seq is not None and (_newest_inbound(head, new) or 0) > head.closed_seq
     after = replace(
@@ -172,7 +172,7 @@ def plan_settle(
         rev=(head.rev or 0) + 1,
         unsettled_inbound=None,
         closed_seq=None if reopens else head.closed_seq,
-        preview_at=head.preview_at if preview is None else preview.at,
+        preview_at=head.preview_at if previewed is None else previewed.at,
     )
     row_at = after.last_message_at or after.created_at
     attributes = _counts(after) | {
@@ -182,7 +182,7 @@ def plan_settle(
         "settledCount": after.settled_count,
         "turnCount": after.turn_count,
         **recency_attributes(meta.id, row_at, layouts),
-        **_preview(preview),
+        **_preview(previewed),
     }
     if reopens:
         attributes |= {"status": Status.OPEN.value, "closedSeq": None}
@@ -236,7 +236,7 @@ def plan_save(
     further = _job_actions(jobs, known)
     if known.head is not None and not new.messages and not further:
         return None
-    preview = invariants.newest_preview(head.preview_at, new.messages)
+    previewed = invariants.message_to_preview(head.preview_at, new.messages)
     after = replace(
         head,
         newest_message_at=invariants.newest_message_at(head.newest_message_at, new.messages, now),
@@ -244,9 +244,9 @@ def plan_save(
         message_count=new.last_seq,
         rev=(head.rev or 0) + 1,
         unsettled_inbound=_newest_inbound(head, new),
-        preview_at=head.preview_at if preview is None else preview.at,
+        preview_at=head.preview_at if previewed is None else previewed.at,
     )
-    attributes = _counts(after) | _preview(preview)
+    attributes = _counts(after) | _preview(previewed)
     row_at = None
     if known.head is None:
         row_at = after.created_at
@@ -327,8 +327,8 @@ def _newest_inbound(head: ConversationHead, new: _NewMessages) -> int | None:
     return max(seqs, default=head.unsettled_inbound)
 
 
-def _preview(preview: MessagePreview | None) -> Plain:
-    return {} if preview is None else {"preview": rows.preview_item(preview)}
+def _preview(message: Message | None) -> Plain:
+    return {} if message is None else {"preview": invariants.preview_json(message)}
 
 
 def _counts(after: ConversationHead) -> Plain:

@@ -21,7 +21,6 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
-    MessagePreview,
     Origin,
     Role,
     SettledTurn,
@@ -79,10 +78,6 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         preview=read_preview(item["preview"]) if item.get("preview") else None,
         reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
     )
-
-
-def preview_item(record: MessagePreview) -> Plain:
-    return {name: value for name, value in record.to_json().items() if value or name == "text"}
 
 
 def meta_attributes(meta: ConversationMeta) -> Plain:

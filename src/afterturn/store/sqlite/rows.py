@@ -18,7 +18,6 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
-    MessagePreview,
     Origin,
     Role,
     SettledTurn,
@@ -28,7 +27,7 @@ from afterturn.model import (
     WorkOrder,
     unchecked,
 )
-from afterturn.store.invariants import read_preview, to_dump
+from afterturn.store.invariants import preview_json, read_preview, to_dump
 from afterturn.store.port import Range, RecencyKey
 
 CONVERSATION = (
@@ -81,8 +80,8 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
     )
 
 
-def preview_dump(record: MessagePreview | None) -> str | None:
-    return None if record is None else to_dump(record.to_json())
+def preview_dump(message: Message | None) -> str | None:
+    return None if message is None else to_dump(preview_json(message))
 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:

@@ -78,10 +78,10 @@ def save_messages(
     added, _ = _insert(connection, meta.id, messages, head.last_seq)
     last_seq = head.last_seq + len(added)
     newest = invariants.newest_message_at(head.newest_message_at, added, now)
-    preview = invariants.newest_preview(head.preview_at, added)
+    preview = rows.preview_dump(invariants.message_to_preview(head.preview_at, added))
     connection.execute(
         "UPDATE conversations SET message_count = ?, newest_message_at = ?, preview = ifnull(?, preview) WHERE id = ?",
-        (last_seq, rows.text_or_none(newest), rows.preview_dump(preview), meta.id),
+        (last_seq, rows.text_or_none(newest), preview, meta.id),
     )
     for job, dump in jobs:
         add_job(connection, job, dump)
@@ -115,7 +115,7 @@ def settle(
     newest = invariants.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
-    preview = rows.preview_dump(invariants.newest_preview(before.preview_at, added))
+    preview = rows.preview_dump(invariants.message_to_preview(before.preview_at, added))
     columns = (
         rows.text_or_none(newest),
         rows.text_or_none(last_message_at),
