@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from afterturn import telemetry
@@ -45,10 +45,11 @@ class RetryPolicy:
     give_up_after: timedelta | None = None
 
     def next_delay(self, attempts: int, age: timedelta, after: timedelta | None = None) -> timedelta | None:
-        """How long to wait after so many attempts; None to give up. ``after``: what the failure itself asks for."""
+        """How long to wait after so many attempts; None to give up. ``after``: the least that the failure asks for."""
         if self.give_up_after is not None and age > self.give_up_after:
             return None
-        return after or timedelta(seconds=self.delays[min(attempts, len(self.delays)) - 1])
+        delay = timedelta(seconds=self.delays[min(attempts, len(self.delays)) - 1])
+        return delay if after is None else max(after, delay)
 
 
 class JobStore(StateStore, JobQueue, Protocol):
@@ -65,7 +66,7 @@ class JobHandler:
     ``is_shared``: the newest of such jobs in a conversation does the work of the older ones, too, and one process at a
     time works on them.
     ``recurring``: the jobs for the present interval; the runner adds them as time passes. ``interruptible``: when the
-    runner stops, a job that has begun is handed back instead of finished.
+    runner stops, jobs are handed back instead of finished, so that the next process starts with them.
     """
 
     kind: str
@@ -99,6 +100,8 @@ class JobRunner:
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._next: set[tuple[str, str]] = set()
         self._added: dict[str, set[str]] = {}
+        self._stopping: set[str] = set()
+        self._interruptible: dict[str, set[asyncio.Task[Any]]] = {kind: set() for kind in self._handlers}
 
     def wake(self) -> None:
         """Poll now, because jobs were added."""
@@ -176,7 +179,8 @@ class JobRunner:
                 if not batches:
                     await wait_for_any(stop, wake, timeout=pause)
             if handler.interruptible:
-                for task in busy:
+                self._stopping.add(handler.kind)
+                for task in self._interruptible[handler.kind]:
                     task.cancel()
 
     async def _lease(self, handler: JobHandler, limit: int) -> list[JobBatch]:
@@ -228,17 +232,35 @@ class JobRunner:
 
     async def _do(self, handler: JobHandler, job: LeasedJob) -> bool:
         """False if it had been done before."""
+        if handler.kind in self._stopping:
+            await self._defer([job])
+            return True
         try:
-            is_new = await handler.run(job)
+            is_new = await self._run(handler, job)
         except asyncio.CancelledError:
-            if handler.interruptible:
-                await self._defer([job])
-            raise
+            task = asyncio.current_task()
+            if task is None or handler.kind not in self._stopping:
+                raise
+            task.uncancel()
+            await self._defer([job])
+            return True
         except Exception as error:
             await self._retry(handler, job, error)
             return True
         await self._complete(job)
         return is_new
+
+    async def _run(self, handler: JobHandler, job: LeasedJob) -> bool:
+        """A stop cancels a task only while its handler runs: never between a lock, a job and its completion."""
+        task = asyncio.current_task()
+        if task is None or not handler.interruptible:
+            return await handler.run(job)
+        running = self._interruptible[handler.kind]
+        running.add(task)
+        try:
+            return await handler.run(job)
+        finally:
+            running.discard(task)
 
     async def _complete(self, job: LeasedJob) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -205,6 +205,26 @@ async def test_an_interruptible_job_is_handed_back_when_the_runner_stops(rig: Ri
     assert await rig.left() == []
 
 
+async def test_jobs_leased_while_the_runner_stops_are_handed_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = asyncio.Event()
+    lease_jobs = rig.store.lease_jobs
+
+    async def lease_then_stop(kind: str, **options: Any) -> Sequence[LeasedJob]:
+        jobs = await lease_jobs(kind, **options)
+        stop.set()
+        return jobs
+
+    for number in range(3):
+        await rig.add(f"k{number}", conversation=f"c{number}")
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "lease_jobs", lease_then_stop)
+        await rig.runner(interruptible=True, concurrency=3).run(stop, poll=0.01)
+    assert rig.done == []
+    rig.clock.advance(timedelta(seconds=2))
+    await rig.runner().once()
+    assert sorted(rig.done) == ["k0", "k1", "k2"]
+
+
 POLICY = RetryPolicy((5, 30, 120), give_up_after=timedelta(days=3))
 
 
@@ -219,6 +239,7 @@ def test_delays_grow_and_the_last_one_repeats() -> None:
 
 def test_a_failure_that_says_how_long_to_wait_is_believed() -> None:
     assert seconds(1, after=timedelta(minutes=15)) == 900
+    assert seconds(3, after=timedelta(seconds=1)) == 120, "a short request does not shorten the backoff"
 
 
 def test_a_job_is_given_up_by_its_age_whatever_the_failure_asks_for() -> None:
