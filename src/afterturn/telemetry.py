@@ -106,4 +106,4 @@ auto_replies_limited = _counter(
     "auto_replies_limited", "Messages left to people, as a machine seems to answer ours.", "channel"
 )
 webhooks_unreadable = _counter("webhooks_unreadable", "Calls of a provider that could not be read.", "channel")
-mail_found = _counter("mail_found", "Mail found by looking through a mailbox that no notification had told of.")
+mail_found = _counter("mail_found", "Mail found by polling a mailbox for which no notification came.")

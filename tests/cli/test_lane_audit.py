@@ -105,7 +105,7 @@ class TestFunctions:
     def test_a_bridge_that_is_called_for_one_queue_only_is_found(self, prod: Lane) -> None:
         prod.function("afterturn-prod-bridge", {**settings("prod"), **TEMPORAL}, reads=(prod.names.main,))
         done = prod.audit("--json")
-        assert [(one["setting"], one["wanted"]) for one in done.json["findings"]] == [
+        assert [(one["setting"], one["expected"]) for one in done.json["findings"]] == [
             ("event source", prod.names.retry)
         ]
 

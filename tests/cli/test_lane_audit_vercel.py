@@ -44,7 +44,7 @@ def test_the_target_is_the_lanes_own_where_none_is_named(prod: Lane, api: Vercel
     assert audit(prod, api, "--vercel", "site").code == 0
     done = audit(prod, api, "--vercel", "site:preview", "--json")
     assert done.code == 3
-    assert [(one["kind"], one["runtime"], one["setting"], one["found"]) for one in done.json["findings"]] == [
+    assert [(one["kind"], one["runtime"], one["setting"], one["actual"]) for one in done.json["findings"]] == [
         ("vercel", "site:preview", "AFTERTURN_LANE", "preview"),
         ("vercel", "site:preview", "AFTERTURN_TABLE", "afterturn-preview"),
     ]

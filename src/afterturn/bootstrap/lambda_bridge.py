@@ -39,7 +39,7 @@ class BridgeFunction:
 
 
 async def probe() -> dict[str, Any]:
-    """Who this is, told after everything was opened. ``engine``: ``ok``, or that Temporal does not answer."""
+    """This function's identity, returned after everything was opened. ``engine``: ``ok`` or the error of Temporal."""
     async with _open() as (registry, opened):
         try:
             await opened.signaler.ready()

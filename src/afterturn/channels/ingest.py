@@ -101,7 +101,7 @@ class IngestStore(StateStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of an event. ``outcome``: ``settled``, ``saved``, ``edited``, ``noted`` or ``nothing``."""
+    """What became of an event. ``outcome``: ``settled``, ``saved``, ``edited``, ``recorded`` or ``nothing``."""
 
     outcome: str
     conversation_id: str | None = None
@@ -292,7 +292,7 @@ class Ingest:
             await self._store.put(route.model_copy(update={"recipient": event.target, "version": version}))
         stray = await self._store.meta(source)
         if stray is None or stray.synthetic or not await merge_thread(self._writer, self._store, source, target):
-            return IngestResult("noted", target)
+            return IngestResult("recorded", target)
         return IngestResult("settled", target)
 
     async def _delivery(self, event: DeliveryUpdate) -> IngestResult:
@@ -301,7 +301,7 @@ class Ingest:
                 key=event.provider_id, version=event.rank + 1, state=event.state, at=event.at, error=event.error
             )
         )
-        return IngestResult("noted")
+        return IngestResult("recorded")
 
 
 def _key_of(event: InboundMessage) -> str:

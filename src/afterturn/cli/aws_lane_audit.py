@@ -179,8 +179,8 @@ def _as_json(expected: LaneConfig, read: RuntimesRead, report: LaneReport) -> No
                     "kind": each.kind.value,
                     "runtime": each.runtime,
                     "setting": each.setting,
-                    "found": each.actual,
-                    "wanted": each.expected,
+                    "actual": each.actual,
+                    "expected": each.expected,
                 }
                 for each in report.findings
             ],

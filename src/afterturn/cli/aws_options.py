@@ -154,7 +154,7 @@ def progress_line(progress: Progress) -> str:
     parts = [f"{progress.doing}: {progress.looked:,}{of} items", f"{progress.rows:,} rows"]
     if progress.written:
         parts.append(
-            f"{progress.written:,} to stamp" if progress.doing == "looking" else f"{progress.written:,} stamped"
+            f"{progress.written:,} to stamp" if progress.doing == "counting" else f"{progress.written:,} stamped"
         )
     if (left := progress.seconds_left) is not None:
         parts.append(f"about {duration(timedelta(seconds=left))} left")

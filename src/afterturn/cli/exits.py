@@ -140,7 +140,7 @@ _PLAIN = (
     ("Input should be a valid integer", "has to be a whole number"),
     ("Input should be a valid number", "has to be a number"),
 )
-"""pydantic's wording and ours."""
+"""pydantic's message texts and ours."""
 
 
 def _plain(error: typer.BadParameter) -> typer.BadParameter:

@@ -61,7 +61,7 @@ def print_thread(
             ("type", conversation.type),
             ("status", " ".join([conversation.status.value, *flags])),
             ("participants", ", ".join(conversation.participants)),
-            ("taken by", conversation.assignee),
+            ("assignee", conversation.assignee),
             ("created", conversation.created_at),
             ("last message", conversation.last_message_at),
             ("settled", conversation.settled_at),

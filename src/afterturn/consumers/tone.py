@@ -12,7 +12,7 @@ _CLOSING_WORDS = 6
 
 
 class ToneRules:
-    """Loaded rules; ``heard`` tells which sections match a text."""
+    """Loaded rules; ``signs`` returns the sections that match a text."""
 
     def __init__(self) -> None:
         file = load_rules(None, "tone.toml")

@@ -207,7 +207,7 @@ class Ledger:
         grace: timedelta = GRACE,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Audit:
-        """Compare every conversation of a selection with its stamps. ``progress`` is told how many were read.
+        """Compare every conversation of a selection with its stamps. ``progress`` receives how many were read.
 
         Costs one read of the selection's rows, whatever is owed.
         """

@@ -129,7 +129,7 @@ async def test_deliveries_never_go_back_and_are_no_turns(rig: ChannelRig) -> Non
     """F49: delivered, sent, delivered stays delivered; and an id seen in a state is no known message."""
     for state, rank in (("delivered", 40), ("sent", 20), ("delivered", 40)):
         taken = await rig.ingest.handle(DeliveryUpdate("SM1", state, rank, NOW))
-        assert taken.outcome == "noted"
+        assert taken.outcome == "recorded"
     status = await rig.backbone.store.get(DeliveryStatus, "SM1")
     assert status is not None
     assert status.state == "delivered"

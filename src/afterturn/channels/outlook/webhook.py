@@ -210,7 +210,7 @@ def _without_repeats(events: Iterator[ChannelEvent]) -> Iterator[ChannelEvent]:
     seen: set[tuple[str, str, str]] = set()
     for event in events:
         if isinstance(event, FetchRequest):
-            # Told by two subscriptions it is two: one of them may be none of ours. Case tells ids of mail apart.
+            # Notifications of two subscriptions are two: one subscription may not be ours. Ids are case-sensitive.
             where, _, mail = event.reference["resource"].rpartition("/")
             name = (where.lower(), mail, event.reference["subscription"])
             if name in seen:

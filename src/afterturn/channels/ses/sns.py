@@ -40,7 +40,7 @@ TIMEOUTS = HttpTimeouts(connect=3.0, read=5.0, total=8.0)
 """A webhook waits for it, and SNS gives up after fifteen seconds."""
 
 _OF_SNS = re.compile(r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?/[\x21-\x7e]{1,4096}")
-"""Looked at again, where the call is made: whatever a stranger's envelope says, nobody else is called."""
+"""Checked again at the call: whatever an untrusted envelope says, no other host is called."""
 _CONFIRMED = re.compile(rb"<SubscriptionArn>\s*arn:[\x21-\x7e]{1,400}?</SubscriptionArn>")
 
 _HOST = r"https://sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?"
@@ -140,7 +140,7 @@ async def verify(
 ) -> None:
     """Raises Rejected unless SNS sent this from one of ``topics`` (their ARNs), no longer ago than ``max_age``.
 
-    The cheap checks come first, so that a stranger makes us fetch nothing. Raises MissingExtra.
+    The cheap checks come first, so that an untrusted sender makes us fetch nothing. Raises MissingExtra.
     """
     fields = _fields(request)
     kind = _text(fields, "Type")

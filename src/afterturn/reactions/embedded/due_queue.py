@@ -24,7 +24,7 @@ from afterturn.store.sqlite import stamps
 class ClaimedReaction:
     """A reaction to run now. ``attempt`` counts from 1; ``lease`` has to be shown when it is finished.
 
-    ``crashes``: how many workers in a row have claimed it before this one and were never heard of again.
+    ``crashes``: how many workers in a row claimed it before this one and did not report back.
     """
 
     consumer: str

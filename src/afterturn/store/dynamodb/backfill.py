@@ -160,7 +160,7 @@ async def backfill(
     if options.write and options.resume:
         await run.resume()
     tally = run.tally
-    progress = Progress("stamping" if options.write else "looking", total, tally.looked)
+    progress = Progress("stamping" if options.write else "counting", total, tally.looked)
     async for page in pages(table, target, options.through, start=run.start, size=options.page):
         await run.handle(page)
         progress.looked, progress.rows, progress.written = tally.looked, tally.rows, tally.stamped
