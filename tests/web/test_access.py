@@ -11,7 +11,8 @@ import pytest
 from tests.web.rig import API, START, Rig, error_of, raw
 
 from afterturn.errors import ConfigError
-from afterturn.web.access import COOKIE, LOGIN_TRIES, RateLimiter, Sessions, check_binding
+from afterturn.web.access import COOKIE, LOGIN_TRIES, RateLimiter, check_binding
+from afterturn.web.login import Sessions
 from afterturn.web.roles import CallerRole
 from afterturn.web.tokens import Token, add_token, digest_of, remove_token
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from afterturn.clock import Clock
 from afterturn.errors import ConfigError
+from afterturn.web.login import LoginLinks, Secret, Session, Sessions, same
 from afterturn.web.roles import Caller, CallerRole, Scope
 from afterturn.web.tokens import TokenFile, digest_of
 
@@ -21,6 +20,7 @@ CSRF_HEADER = "x-csrf-token"
 
 LOGIN_TRIES = 10
 LOGIN_SPAN = timedelta(minutes=1)
+_MOST_KEYS = 10_000
 
 _LINK_CALLER = Caller("login-link", CallerRole.ADMIN, Scope())
 
@@ -118,75 +118,6 @@ def check_binding(host: str, tokens: int) -> None:
         )
 
 
-Secret = Callable[[], str]
-"""Makes an unguessable text, such as ``secrets.token_urlsafe``."""
-
-SESSION_LIFETIME = timedelta(hours=12)
-LINK_LIFETIME = timedelta(minutes=10)
-
-_MOST_SESSIONS = 1_000
-_MOST_OF_ONE = 50
-"""Sessions of one token, so that one caller cannot end the sessions of others."""
-_MOST_KEYS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """``token``: the digest of the token that it was opened with, None for a login link. ``csrf``: see ``Caller``."""
-
-    token: str | None
-    csrf: str
-    until: datetime
-
-
-class Sessions:
-    """Sessions by cookie. A cookie is a random secret, so there is nothing to sign."""
-
-    def __init__(self, secret: Secret) -> None:
-        self._secret = secret
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
-
-    def open(self, token: str | None, now: datetime) -> tuple[str, Session]:
-        """A cookie and its session. The oldest one ends where there are too many: of its token first, then of all."""
-        cookie = self._secret()
-        session = Session(token, self._secret(), now + SESSION_LIFETIME)
-        cookies = [digest for digest, session in self._sessions.items() if token is not None and session.token == token]
-        for digest in cookies[: max(len(cookies) + 1 - _MOST_OF_ONE, 0)]:
-            del self._sessions[digest]
-        self._sessions[_key(cookie)] = session
-        while len(self._sessions) > _MOST_SESSIONS:
-            self._sessions.popitem(last=False)
-        return cookie, session
-
-    def find(self, cookie: str, now: datetime) -> Session | None:
-        session = self._sessions.get(_key(cookie))
-        if session is not None and now >= session.until:
-            self.close(cookie)
-            return None
-        return session
-
-    def close(self, cookie: str) -> None:
-        self._sessions.pop(_key(cookie), None)
-
-
-class LoginLinks:
-    """One-time keys that open a session within ten minutes."""
-
-    def __init__(self, secret: Secret) -> None:
-        self._secret = secret
-        self._until: dict[str, datetime] = {}
-
-    def make(self, now: datetime) -> str:
-        key = self._secret()
-        self._until[_key(key)] = now + LINK_LIFETIME
-        return key
-
-    def redeem(self, key: str, now: datetime) -> bool:
-        """Whether the key is valid; it is used up by this."""
-        until = self._until.pop(_key(key), None)
-        return until is not None and now < until
-
-
 class RateLimiter:
     """At most ``most`` attempts in any ``span`` for each key, such as an address."""
 
@@ -205,13 +136,3 @@ class RateLimiter:
         while len(self._tries) > _MOST_KEYS:
             self._tries.popitem(last=False)
         return None
-
-
-def same(text: str, expected: str) -> bool:
-    """Whether both are equal, in constant time."""
-    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
-
-
-def _key(secret: str) -> str:
-    """The key for the lookup: its time reveals nothing about the secret."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

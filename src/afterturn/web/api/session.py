@@ -10,10 +10,11 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import Field
 
 from afterturn.model import Record
-from afterturn.web.access import COOKIE, SESSION_LIFETIME, AccessControl, cookie_of
+from afterturn.web.access import COOKIE, AccessControl, cookie_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, error_responses, json_response, responses
 from afterturn.web.errors import HttpError
+from afterturn.web.login import SESSION_LIFETIME
 from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
 

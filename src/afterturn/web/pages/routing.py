@@ -14,8 +14,9 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 
 from afterturn.errors import AfterturnError
-from afterturn.web.access import AccessControl, same
+from afterturn.web.access import AccessControl
 from afterturn.web.errors import HttpError, http_error_of, internal_error
+from afterturn.web.login import same
 from afterturn.web.middleware import SAFE_METHODS
 from afterturn.web.pages.rendering import HEADERS, address, render
 
