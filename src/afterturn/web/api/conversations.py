@@ -30,9 +30,9 @@ from afterturn.web.api.common import (
     read_etag,
     responses,
 )
-from afterturn.web.errors import HttpError
+from afterturn.web.errors import API, HttpError
 
-router = APIRouter(prefix="/conversations", route_class=JsonRoute, tags=["conversations"])
+router = APIRouter(prefix=f"{API}/conversations", route_class=JsonRoute, tags=["conversations"])
 
 
 class _InboxParameters(Parameters):

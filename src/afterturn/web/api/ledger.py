@@ -38,11 +38,11 @@ from afterturn.web.api.common import (
     list_response,
     responses,
 )
-from afterturn.web.errors import HttpError
+from afterturn.web.errors import API, HttpError
 
 _MOST_DEBTS = 500
 
-router = APIRouter(prefix="/ledger", route_class=JsonRoute, tags=["ledger"])
+router = APIRouter(prefix=f"{API}/ledger", route_class=JsonRoute, tags=["ledger"])
 
 
 def _is_duration(text: str) -> str:

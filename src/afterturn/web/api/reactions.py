@@ -27,10 +27,11 @@ from afterturn.web.api.common import (
     list_response,
     responses,
 )
+from afterturn.web.errors import API
 
 _ALL = 1_000_000
 
-router = APIRouter(route_class=JsonRoute, tags=["reactions"])
+router = APIRouter(prefix=API, route_class=JsonRoute, tags=["reactions"])
 
 
 class RetryBody(Record):

@@ -13,12 +13,12 @@ from afterturn.model import Record
 from afterturn.web.access import COOKIE, AccessControl, cookie_of
 from afterturn.web.api import shapes
 from afterturn.web.api.common import WITH_BODY, JsonRoute, Operator, error_responses, json_response, responses
-from afterturn.web.errors import HttpError
+from afterturn.web.errors import API, HttpError
 from afterturn.web.login import SESSION_LIFETIME
 from afterturn.web.proxies import Proxies
 from afterturn.web.roles import Caller
 
-router = APIRouter(prefix="/session", route_class=JsonRoute, tags=["session"])
+router = APIRouter(prefix=f"{API}/session", route_class=JsonRoute, tags=["session"])
 links = APIRouter(include_in_schema=False)
 
 

@@ -25,11 +25,12 @@ from afterturn.web.api.common import (
     responses,
 )
 from afterturn.web.api.shapes import read_stats
+from afterturn.web.errors import API
 from afterturn.web.middleware import unquoted
 
 _ALL = 1_000_000
 
-router = APIRouter(route_class=JsonRoute, tags=["stream"])
+router = APIRouter(prefix=API, route_class=JsonRoute, tags=["stream"])
 
 
 class RedriveBody(Record):

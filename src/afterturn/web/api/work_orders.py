@@ -18,9 +18,10 @@ from afterturn.web.api.common import (
     json_response,
     responses,
 )
+from afterturn.web.errors import API
 from afterturn.web.middleware import unquoted
 
-router = APIRouter(route_class=JsonRoute, tags=["work orders"])
+router = APIRouter(prefix=API, route_class=JsonRoute, tags=["work orders"])
 
 
 class OrderParameters(ListParameters):
