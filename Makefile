@@ -31,8 +31,8 @@ help: ## List the targets
 demo: $(VENV)/.runtime ## Install, then process a sample of conversations
 	@$(BIN)/afterturn demo
 
-test: $(CHROMIUM) lint $(VENV)/.emulator ## Formatting, lint, types, import rules, all tests
-	@CI=true $(PYTEST)
+test: $(CHROMIUM) lint $(VENV)/.emulator ## Formatting, lint, types, import rules, tests
+	@CI=true $(PYTEST) -m 'not thorough'
 
 check: lint fast ## Formatting, lint, types, import rules, fast tests
 
@@ -49,7 +49,7 @@ check-pythons: $(VENV)/.dev ## The fast tests on every other Python that this ma
 	  $(MAKE) --no-print-directory VENV=.venvs/$$version PYTHONS=$$python fast || exit 1; \
 	done
 
-thorough: $(CHROMIUM) $(VENV)/.emulator ## All tests with the whole sample and every dialogue, 1,000 kills and a million payloads
+thorough: $(CHROMIUM) $(VENV)/.emulator ## `make test` and the long tests: the whole sample, every dialogue, 1,000 kills, a million payloads
 	@CI=true AFTERTURN_TEST_THOROUGH=1 AFTERTURN_TEST_KILLS=1000 $(PYTEST)
 	@$(BIN)/python -m tests.fuzz
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.command import query, run
 
 FILE = Path(__file__).parents[3] / "shared" / "data" / "dialogues-dev.jsonl.gz"
-DIALOGUES = 1_730 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 300
+DIALOGUES = 1_730 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 100
 
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs the dialogues of ../shared")
 

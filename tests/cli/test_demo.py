@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from tests.cli.command import call, query, run
 
 
-def test_the_demo_shows_the_whole_way_and_ends_by_itself(tmp_path: Path) -> None:
+def test_the_demo_shows_every_stage_and_the_commands_that_it_names_work(tmp_path: Path) -> None:
     done = run("demo", env={"TMPDIR": str(tmp_path)})
     assert done.code == 0, done.err
     assert done.err == ""
@@ -20,13 +20,10 @@ def test_the_demo_shows_the_whole_way_and_ends_by_itself(tmp_path: Path) -> None
     assert "probe-sms-roundtrip" not in done.out
     wide = [text for text in done.out.splitlines() if cell_len(text) > 100 and str(tmp_path) not in text]
     assert wide == []
-
-
-def test_what_it_made_can_be_looked_at_and_it_says_how(tmp_path: Path) -> None:
-    done = run("demo", env={"TMPDIR": str(tmp_path)})
     (path,) = re.findall(r"export AFTERTURN_DB=(\S+)", done.out)
-    assert call("--db", path, "audit", "--grace", "0s").code == 0
-    for command in re.findall(r"^  afterturn (.*?)(?:  .*)?$", done.out, re.MULTILINE):
+    commands = re.findall(r"^  \S*afterturn (.*?)(?:  .*)?$", done.out, re.MULTILINE)
+    assert len(commands) > 3
+    for command in commands:
         if command != "up":
             assert call("--db", path, *command.split()).code == 0
 

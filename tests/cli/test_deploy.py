@@ -34,6 +34,7 @@ print(json.dumps([sorted({m.__name__ for m in foreign}), afterturn.__file__]))
 
 
 @pytest.mark.parametrize(("part", "megabytes"), [("bridge", (30, 100)), ("webhooks", (25, 80))])
+@pytest.mark.thorough
 def test_the_zip_has_everything_that_the_function_loads_and_little_else(
     part: str, megabytes: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

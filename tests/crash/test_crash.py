@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("AFTERTURN_TEST_KILLS", "100"))
+KILLS = int(os.environ.get("AFTERTURN_TEST_KILLS", "40"))
 SEED = os.environ.get("AFTERTURN_TEST_SEED", "20260301")
 
 
@@ -44,6 +44,7 @@ def test_no_promise_breaks_however_often_workers_are_killed() -> None:
 
 
 @pytest.mark.parametrize("point", ["commit:before", "commit:after"])
+@pytest.mark.thorough
 def test_no_promise_breaks_whichever_commit_was_the_last(point: str) -> None:
     """The same small scenario, killed at its first commit, at its second, and so on until it comes through."""
     report = crash("--every", point)

@@ -23,10 +23,10 @@ from afterturn.demo import sample
 from afterturn.local import HOST, free_port, is_free, ministack
 
 THOROUGH = bool(os.environ.get("AFTERTURN_TEST_THOROUGH"))
-CONVERSATIONS = 85 if THOROUGH else 20
+CONVERSATIONS = 85 if THOROUGH else 8
 """Of the demo's sample."""
 DIALOGUES = ROOT.parent / "shared" / "data" / "dialogues-dev.jsonl.gz"
-IMPORTED = 80 if THOROUGH else 8
+IMPORTED = 80
 PORTS = ("AFTERTURN_LOCAL_AWS_PORT", "AFTERTURN_LOCAL_TEMPORAL_PORT", "AFTERTURN_LOCAL_TEMPORAL_UI_PORT")
 
 
@@ -92,6 +92,7 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
 
 @pytest.mark.skipif(not DIALOGUES.exists(), reason="needs the dialogues of ../shared")
 @pytest.mark.timeout(900)
+@pytest.mark.thorough
 def test_history_comes_in_and_nothing_of_it_is_owed(local: Mapping[str, str]) -> None:
     """Real dialogues through DynamoDB, SQS and Temporal; each command has servers of its own time."""
     done = call("import", DIALOGUES, "--limit", IMPORTED, "--json")

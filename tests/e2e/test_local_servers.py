@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from tests.cli.command import call, run, start, turn, wait_for
 from tests.e2e.test_local_profile import PORTS, assert_all_is_stopped, local, up
 
@@ -28,6 +29,7 @@ def test_a_command_that_comes_while_the_servers_start_waits_for_them(local: Mapp
     assert_all_is_stopped(local)
 
 
+@pytest.mark.thorough
 def test_a_restart_right_after_a_kill_waits_until_the_dead_ones_servers_are_gone(local: Mapping[str, str]) -> None:
     with up("bridge") as running:
         assert run("settle", stdin=turn("c-1").encode()).code == 0
@@ -38,6 +40,7 @@ def test_a_restart_right_after_a_kill_waits_until_the_dead_ones_servers_are_gone
     assert_all_is_stopped(local)
 
 
+@pytest.mark.thorough
 def test_up_stops_as_it_was_asked_to_where_temporal_has_died(local: Mapping[str, str]) -> None:
     """Settling goes on without it, and what waits is there for the next start."""
     with up() as running:

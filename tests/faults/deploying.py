@@ -11,16 +11,16 @@ import asyncio
 import os
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from tests.cli.command import CommandResult, call
-from tests.contract.reactions.temporal_servers import Server, dev_server
+from tests.contract.reactions.temporal_servers import Server, shared_dev_server, stop_shared
 from tests.emulator import access, emulator, provision, session
 
 from afterturn.aws import package, release
@@ -102,10 +102,11 @@ def aws(*words: object) -> CommandResult:
     return call("aws", *words)
 
 
-@pytest.fixture(name="temporal", scope="module")
-def temporal_server() -> Iterator[Server]:
-    with dev_server() as server:
-        yield server
+@pytest.fixture(name="temporal", scope="session")
+def temporal_server(request: pytest.FixtureRequest) -> Server:
+    """The dev server of this test process. pytest makes a fixture for each module that imports it."""
+    request.config.add_cleanup(stop_shared)
+    return shared_dev_server()
 
 
 @dataclass
@@ -114,7 +115,7 @@ class Rig:
 
     account: Account
     stream: SqsStream
-    temporal: str
+    temporal: Client
     folder: Path
 
     @property
@@ -169,9 +170,16 @@ class Rig:
         raise AssertionError("records are left")
 
     async def started(self, consumer: str, conversation: str) -> bool:
-        client = await Client.connect(self.temporal)
-        described = await client.get_workflow_handle(f"dev/{consumer}/{conversation}").describe()
-        return described.status is not None
+        described = await self.temporal.get_workflow_handle(f"dev/{consumer}/{conversation}").describe()
+        return described.status is WorkflowExecutionStatus.RUNNING
+
+
+async def connect(temporal: Server) -> Client:
+    """A client of the server, on which no workflow of another test runs any more."""
+    client = await Client.connect(temporal.target)
+    async for left in client.list_workflows("ExecutionStatus = 'Running'"):
+        await client.get_workflow_handle(left.id).terminate()
+    return client
 
 
 @pytest.fixture(name="rig")
@@ -184,9 +192,10 @@ async def open_rig(
 ) -> AsyncIterator[Rig]:
     for name, value in environment(access, temporal.target).items():
         monkeypatch.setenv(name, value)
+    client = await connect(temporal)
     async with AsyncExitStack() as stack:
         account = await stack.enter_async_context(open_account(access, *SERVICES, "s3", session=session))
         await provision(account, DEV)
         queues = await find_queues(access, DEV, session=session)
         stream = await stack.enter_async_context(open_stream(access, queues, system_clock, session=session))
-        yield Rig(account, stream, temporal.target, tmp_path)
+        yield Rig(account, stream, client, tmp_path)

@@ -15,6 +15,7 @@ from tests.faults.deploying import (  # noqa: F401
     Rig,
     access,
     aws,
+    connect,
     emulator,
     environment,
     session,
@@ -59,7 +60,7 @@ async def test_a_lane_from_its_first_provision_to_a_rollback_that_stays(
     async with open_account(access, session=session) as account:
         queues = await find_queues(access, DEV, session=session)
         async with open_stream(access, queues, system_clock, session=session) as stream:
-            rig = Rig(account, stream, temporal.target, tmp_path)
+            rig = Rig(account, stream, await connect(temporal), tmp_path)
             await publish(stream, "c1@1")
             assert (await command("deploy", "bridge", "--zip", small_zip(tmp_path / "one.zip")))["version"] == "2"
             await rig.drained()

@@ -51,6 +51,7 @@ class TestBridge:
         assert "nothing was done" in (await rig.deploy("--dry-run")).err
         assert (await rig.serving(), await rig.versions()) == ("1", [])
 
+    @pytest.mark.thorough
     async def test_other_code_and_other_variables_become_versions_of_their_own(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -74,6 +75,7 @@ class TestBridge:
         await rig.drained()
         assert await rig.started("keys", "c1")
 
+    @pytest.mark.thorough
     async def test_a_version_that_fails_its_smoke_check_does_not_serve(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -49,6 +49,7 @@ class TestRollback:
         await rig.drained()
         assert await rig.started("keys", "c1")
 
+    @pytest.mark.thorough
     async def test_a_second_one_goes_nowhere_unless_it_is_told_where_to(self, rig: Rig) -> None:
         missing = await self.rollback(rig)
         assert missing.code == 2
@@ -82,6 +83,7 @@ class TestRollback:
         assert (await self.rollback(rig, "--to", "3")).code == 0
         assert await rig.serving() == "3"
 
+    @pytest.mark.thorough
     async def test_a_deployment_after_it_lets_the_withdrawn_version_serve_again(self, rig: Rig) -> None:
         one, two = small_zip(rig.folder / "one.zip"), small_zip(rig.folder / "two.zip", "two")
         for zip_ in (one, two):
@@ -114,6 +116,7 @@ async def deploy(rig: Rig, number: int, *words: object) -> CommandResult:
     return done
 
 
+@pytest.mark.thorough
 async def test_old_versions_go_but_not_what_served_before_and_what_an_alias_names(rig: Rig) -> None:
     for number in (2, 3):
         await deploy(rig, number)

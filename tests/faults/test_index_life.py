@@ -65,6 +65,7 @@ def client(account: Account) -> Any:
 
 
 class TestIndex:
+    @pytest.mark.thorough
     async def test_added_filled_under_load_killed_resumed_and_verified(
         self,
         account: Account,

@@ -62,6 +62,7 @@ def client(account: Account) -> Any:
 class TestLayoutChange:
     rows = 1_000 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 250
 
+    @pytest.mark.thorough
     async def test_no_read_misses_a_row_at_any_stage_and_what_is_cut_off_goes_on(
         self, account: Account, indexes: TableIndexes, client: Any
     ) -> None:

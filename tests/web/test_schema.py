@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from afterturn.web.access import AccessControl
 from afterturn.web.app import make_app
 from afterturn.web.webhooks import CHAT_PATH
 
-EXAMPLES = 12
+EXAMPLES = 60 if os.environ.get("AFTERTURN_TEST_THOROUGH") else 5
 """For each operation: so many that fit the document, and so many that do not."""
 
 

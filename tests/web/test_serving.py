@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.command import call, execute, interrupt, query, run, start, turn, wait_for
+from tests.cli.command import call, execute, interrupt, query, start, turn, wait_for
 from tests.unit.channels.test_turns import SECRET
 from tests.web.rig import API
 
@@ -80,7 +80,7 @@ def test_serve_runs_reactions_answers_and_stops_gracefully(tmp_path: Path) -> No
             assert client.get(link).status_code == 200
             csrf = client.get(f"{API}/session").json()["csrfToken"]
             assert httpx.get(link).status_code == 401
-            assert run("settle", stdin=turn("c-1", propertyId="oak").encode()).code == 0
+            assert call("settle", stdin=turn("c-1", propertyId="oak").encode()).code == 0
             sent = client.post(
                 f"{API}/conversations/c-1/replies",
                 json={"text": "At nine."},
@@ -101,7 +101,7 @@ def test_serve_runs_reactions_answers_and_stops_gracefully(tmp_path: Path) -> No
 
 
 def test_a_token_opens_what_it_says_until_it_is_removed(tmp_path: Path) -> None:
-    added = run("token", "add", "desk-oak", "--role", "operator", "--property", "oak", "--expires", "1d")
+    added = call("token", "add", "desk-oak", "--role", "operator", "--property", "oak", "--expires", "1d")
     assert added.code == 0
     token = added.out.strip()
     assert token.startswith("aft_")
@@ -109,15 +109,15 @@ def test_a_token_opens_what_it_says_until_it_is_removed(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert token not in file.read_text()
     assert token not in added.err
-    run("settle", stdin=turn("c-1", propertyId="oak").encode())
-    run("settle", stdin=turn("c-2", propertyId="elm").encode())
+    call("settle", stdin=turn("c-1", propertyId="oak").encode())
+    call("settle", stdin=turn("c-2", propertyId="elm").encode())
     with serving() as server:
         with httpx.Client(base_url=server.address, headers={"authorization": f"Bearer {token}"}) as client:
             rows = client.get(f"{API}/conversations").json()["rows"]
             assert [row["id"] for row in rows] == ["c-1"]
             assert client.get(f"{API}/stream").status_code == 403
-            assert run("token", "list", "--json").json["tokens"][0]["properties"] == ["oak"]
-            assert run("token", "remove", "desk-oak").code == 0
+            assert call("token", "list", "--json").json["tokens"][0]["properties"] == ["oak"]
+            assert call("token", "remove", "desk-oak").code == 0
             assert client.get(f"{API}/conversations").status_code == 401
         server.stop()
 
@@ -153,11 +153,11 @@ def test_a_store_that_breaks_while_it_is_served_is_a_503_and_a_proxy_is_believed
 
 
 def test_others_than_this_machine_are_refused_without_a_token() -> None:
-    done = run("up", "--host", "0.0.0.0", "--port", 0)
+    done = call("up", "--host", "0.0.0.0", "--port", 0)
     assert done.code == 2
     assert "afterturn token add" in done.err
     assert not Path("test.db").exists()
-    assert run("token", "add", "desk", "--role", "operator").code == 0
+    assert call("token", "add", "desk", "--role", "operator").code == 0
     with serving("--host", "0.0.0.0") as server:
         assert not any("login" in line for line in server.said)
         said = server.stop()
@@ -168,7 +168,7 @@ def test_a_port_in_use_is_said_before_anything_is_opened() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run("up", "--port", taken.getsockname()[1])
+        done = call("up", "--port", taken.getsockname()[1])
     assert done.code == 2
     assert "--port" in done.err
     assert not Path("test.db").exists()
@@ -190,7 +190,7 @@ def test_a_port_in_use_is_said_before_anything_is_opened() -> None:
 )
 def test_a_token_that_makes_no_sense_writes_nothing(tmp_path: Path, arguments: list[str], says: str) -> None:
     before = sorted(tmp_path.iterdir())
-    done = run("token", *arguments)
+    done = call("token", *arguments)
     assert done.code == 2
     assert says in done.err
     assert done.out == ""

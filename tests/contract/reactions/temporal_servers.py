@@ -7,9 +7,10 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 T = TypeVar("T")
+
+_shared = ExitStack()
 
 Skip = Callable[[Client, "list[str]", timedelta], Coroutine[Any, Any, None]]
 
@@ -55,6 +58,17 @@ def dev_server() -> Iterator[Server]:
     )
     with _kept(start) as (target, stop):
         yield Server("dev", target, fast_forward, stop)
+
+
+@cache
+def shared_dev_server() -> Server:
+    """The one dev server of this test process; ``stop_shared`` ends it."""
+    return _shared.enter_context(dev_server())
+
+
+def stop_shared() -> None:
+    """End the shared server, if there is one."""
+    _shared.close()
 
 
 @contextmanager

@@ -128,6 +128,7 @@ async def test_a_deadline_that_has_passed_means_now(open_rig: OpenRig) -> None:
         assert await failed_tasks(rig) == 0
 
 
+@pytest.mark.thorough
 async def test_thousands_of_signals_are_carried_on_and_none_is_lost(open_rig: OpenRig) -> None:
     """Bounded history: it continues as new every 500 signals, keeping count and deadline; then one run sees all.
 

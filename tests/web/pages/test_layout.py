@@ -116,6 +116,7 @@ def test_a_house_without_conversations_waits_for_the_first_one(browser: Browser,
         expect(page.get_by_text("1 conversation checked")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser: Browser, tmp_path: Path) -> None:
     async def settle_many(site: Site) -> list[str]:
         names = [f"c-{number:04d}" for number in range(1_000)]

@@ -82,6 +82,7 @@ def history() -> Iterator[object]:
         }
 
 
+@pytest.mark.thorough
 def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> None:
     with visit_by(browser, link) as seen:
         page = seen.page
