@@ -18,6 +18,11 @@ async function renew() {
   bar.querySelector("span").textContent = changed ? "The lists have changed: reload" : "";
 }
 
-setInterval(() => {
-  if (!document.hidden) renew().then(offline.clear, () => offline.tell("Not renewed: what you see may be old."));
-}, 10000);
+// One request at a time: an answer that comes late must not replace a newer one, nor clear its note.
+async function renewAfter(pause) {
+  await new Promise((resolve) => setTimeout(resolve, pause));
+  if (!document.hidden) await renew().then(offline.clear, () => offline.tell("Not renewed: what you see may be old."));
+  renewAfter(pause);
+}
+
+renewAfter(10000);
