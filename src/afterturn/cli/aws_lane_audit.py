@@ -9,14 +9,9 @@ from typing import Annotated
 import typer
 
 from afterturn.aws.account import LaneTarget
-from afterturn.cli.aws_options import run, with_lane
-from afterturn.cli.exits import Exit, exit_of
-from afterturn.cli.options import Json, settings_of
-from afterturn.cli.output import facts, note, table, write_json
-from afterturn.inbox.presentation import count
-from afterturn.lane_audit.compare import audit as compare
-from afterturn.lane_audit.runtimes import RuntimesRead, parse_target, read_runtimes
-from afterturn.lane_audit.types import (
+from afterturn.aws.lane_audit.compare import audit as compare
+from afterturn.aws.lane_audit.runtimes import RuntimesRead, parse_target, read_runtimes
+from afterturn.aws.lane_audit.types import (
     WORKERS,
     LaneConfig,
     LaneFault,
@@ -25,7 +20,12 @@ from afterturn.lane_audit.types import (
     RuntimeKind,
     Unread,
 )
-from afterturn.lane_audit.vercel import API, Vercel
+from afterturn.aws.lane_audit.vercel import API, Vercel
+from afterturn.cli.aws_options import run, with_lane
+from afterturn.cli.exits import Exit, exit_of
+from afterturn.cli.options import Json, settings_of
+from afterturn.cli.output import facts, note, table, write_json
+from afterturn.inbox.presentation import count
 
 lane = typer.Typer(help="Runtimes of a lane.", no_args_is_help=True)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from afterturn.aws.account import Location
-from afterturn.aws.names import LANES, Names
-from afterturn.lane_audit.compare import EVENT_SOURCE, audit
-from afterturn.lane_audit.types import (
+from afterturn.aws.lane_audit.compare import EVENT_SOURCE, audit
+from afterturn.aws.lane_audit.types import (
     EventSource,
     LaneConfig,
     LaneFinding,
@@ -16,6 +15,7 @@ from afterturn.lane_audit.types import (
     RuntimeKind,
     RuntimeRole,
 )
+from afterturn.aws.names import LANES, Names
 
 ACCOUNT = "123456789012"
 REGION = "eu-central-1"

@@ -22,11 +22,11 @@ from tests.unit.aws.lane_audit_rig import (
 )
 
 from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.compare import audit
+from afterturn.aws.lane_audit.types import LaneFault, Runtime, RuntimeKind, RuntimeRole, Unread
 from afterturn.aws.names import LANES, Names
 from afterturn.aws.release import Part, environment
 from afterturn.aws.stack import ALIAS
-from afterturn.lane_audit.compare import audit
-from afterturn.lane_audit.types import LaneFault, Runtime, RuntimeKind, RuntimeRole, Unread
 
 
 class TestAHealthyLane:

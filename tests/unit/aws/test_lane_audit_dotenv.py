@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afterturn.aws.lane_audit.runtimes import RuntimeTarget, parse_target, read_dotenv
+from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import InvalidInput, NotFound
-from afterturn.lane_audit.runtimes import RuntimeTarget, parse_target, read_dotenv
-from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 
 def read(path: Path, text: str | bytes) -> Runtime:

@@ -11,10 +11,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.runtimes import read_event_sources, read_function, read_lane_function, read_service
+from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.aws.names import Names
 from afterturn.errors import NotFound, StoreBusy, StoreError, StoreReadOnly
-from afterturn.lane_audit.runtimes import read_event_sources, read_function, read_lane_function, read_service
-from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 DEFINITION = "arn:aws:ecs:eu-central-1:123456789012:task-definition"
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:in"

@@ -20,10 +20,10 @@ from tests.unit.aws.lane_audit_rig import (
 )
 
 from afterturn.aws.account import Location
+from afterturn.aws.lane_audit.compare import EVENT_SOURCE, audit
+from afterturn.aws.lane_audit.settings import PRIVATE, SECRET
+from afterturn.aws.lane_audit.types import EventSource, LaneFault, RuntimeKind, RuntimeRole
 from afterturn.config import VARIABLES, Settings
-from afterturn.lane_audit.compare import EVENT_SOURCE, audit
-from afterturn.lane_audit.settings import PRIVATE, SECRET
-from afterturn.lane_audit.types import EventSource, LaneFault, RuntimeKind, RuntimeRole
 
 
 class TestNames:

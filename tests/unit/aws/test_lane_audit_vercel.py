@@ -8,9 +8,9 @@ import pytest
 from tests.unit.aws.lane_audit_rig import alone
 from tests.unit.aws.vercel_api import TEAM, TOKEN, Project, VercelApi, VercelVariable, vercel_api
 
+from afterturn.aws.lane_audit.types import Runtime, RuntimeRole
+from afterturn.aws.lane_audit.vercel import Vercel, open_vercel, read_project
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
-from afterturn.lane_audit.types import Runtime, RuntimeRole
-from afterturn.lane_audit.vercel import Vercel, open_vercel, read_project
 
 WIRES = {
     "AFTERTURN_PROFILE": "aws",

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from afterturn.aws.names import LANES
-from afterturn.config import PREFIX, VARIABLES
-from afterturn.lane_audit.settings import (
+from afterturn.aws.lane_audit.settings import (
     ENDPOINTS,
     PRIVATE,
     REGIONS,
@@ -19,7 +17,7 @@ from afterturn.lane_audit.settings import (
     evaluate,
     shown,
 )
-from afterturn.lane_audit.types import (
+from afterturn.aws.lane_audit.types import (
     NEED_TEMPORAL,
     POLLERS,
     WORKERS,
@@ -33,6 +31,8 @@ from afterturn.lane_audit.types import (
     RuntimeRole,
     Unread,
 )
+from afterturn.aws.names import LANES
+from afterturn.config import PREFIX, VARIABLES
 
 PROFILE, LANE, TABLE = "AFTERTURN_PROFILE", "AFTERTURN_LANE", "AFTERTURN_TABLE"
 REGION, ENDPOINT, ACCOUNT = "AFTERTURN_AWS_REGION", "AFTERTURN_AWS_ENDPOINT_URL", "AFTERTURN_AWS_ACCOUNT"

@@ -14,9 +14,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from afterturn.aws.lane_audit.settings import SECRET, is_read
+from afterturn.aws.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 from afterturn.errors import AfterturnError, ConfigError, InvalidInput, NotFound
-from afterturn.lane_audit.settings import SECRET, is_read
-from afterturn.lane_audit.types import Runtime, RuntimeKind, RuntimeRole
 
 API = "https://api.vercel.com"
 _ATTEMPTS = 4

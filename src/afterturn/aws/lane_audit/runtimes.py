@@ -17,12 +17,12 @@ from dotenv.parser import parse_stream
 
 from afterturn.aws.account import Account, LaneTarget, Location, open_table
 from afterturn.aws.errors import if_exists, translated
+from afterturn.aws.lane_audit.types import VERCEL_TARGETS, EventSource, Runtime, RuntimeKind, RuntimeRole
+from afterturn.aws.lane_audit.vercel import Vercel, open_vercel, read_project
 from afterturn.aws.names import Names
 from afterturn.aws.session import list_all
 from afterturn.aws.stack import ALIAS, FIRST_VERSION
 from afterturn.errors import AfterturnError, InvalidInput, NotFound, StoreError, StoreReadOnly
-from afterturn.lane_audit.types import VERCEL_TARGETS, EventSource, Runtime, RuntimeKind, RuntimeRole
-from afterturn.lane_audit.vercel import Vercel, open_vercel, read_project
 
 _FORMS = {
     RuntimeKind.LAMBDA: "NAME[:ALIAS][=ROLE]",
