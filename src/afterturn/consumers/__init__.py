@@ -1,1 +1,1 @@
-"""The reactions that ship: what they judge by rules, and how one's own are written (see ``sentiment``)."""
+"""The shipped reactions, a module each: topics, grade, maintenance, webhook …; ``shipped.py`` lists them."""

@@ -1,1 +1,1 @@
-"""What is owed: audit it, sweep it, replay history."""
+"""What is owed: audit, sweep and replay of conversations."""

@@ -1,1 +1,4 @@
-"""What happens after a turn: who reacts (registry), when (debounce), how (run), on which engine (port)."""
+"""How reactions run: registration (registry), when (debounce), one run (run), and the engines.
+
+What the shipped reactions decide is in ``consumers/``. A reaction of your own is a function in your project.
+"""

@@ -1,1 +1,1 @@
-"""Where settled turns wait for the bridge: durable, in order for each conversation."""
+"""Where settled turns wait for the bridge, in order for each conversation, with dead letters and their redrive."""
