@@ -21,7 +21,7 @@ from tests.contract.samples import at
 from afterturn.errors import ConfigError, StoreBusy
 from afterturn.model import Stamp
 from afterturn.reactions.embedded import EmbeddedWorker
-from afterturn.reactions.embedded.engine import MAX_CRASHES
+from afterturn.reactions.embedded.worker import MAX_CRASHES
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import ReactionContext, TurnWindow
 from afterturn.reactions.state import ReactionState

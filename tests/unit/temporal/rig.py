@@ -22,8 +22,8 @@ from afterturn.reactions.registry import Registry
 from afterturn.reactions.run import EffectsPolicy
 from afterturn.reactions.temporal import protocol
 from afterturn.reactions.temporal.engine import Address, Connection, TemporalEngine
-from afterturn.reactions.temporal.protocol import WorkflowState
 from afterturn.reactions.temporal.runner import TemporalRunner
+from afterturn.reactions.temporal.workflow_state import WorkflowState
 from afterturn.sqlite.database import Database
 from afterturn.store.sqlite import SqliteStore
 

@@ -22,8 +22,9 @@ from afterturn.clock import system_clock
 from afterturn.reactions.port import Signal
 from afterturn.reactions.registry import ReactionContext, TurnWindow
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import SignalPayload, WorkflowState
+from afterturn.reactions.temporal.protocol import SignalPayload
 from afterturn.reactions.temporal.workflow import SIGNALS_A_RUN
+from afterturn.reactions.temporal.workflow_state import WorkflowState
 
 INVALID: list[tuple[str, list[Any]]] = [
     (protocol.TURN_SETTLED, [{"seq": "x"}]),

@@ -6,7 +6,7 @@ new run. So the number of open workflows is bounded by the number of waiting rea
 An error in this file would stop a conversation permanently, so: handlers take raw payloads, which may hold anything;
 state is made in ``__init__``, because with signalWithStart the handlers run before ``run``; after every await the
 pending turns are read again. Temporal's sandbox loads this file anew for each workflow, so everything that can be
-passed through is in ``protocol``.
+passed through is in ``protocol`` and ``workflow_state``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ with workflow.unsafe.imports_passed_through():
         ReactionSummary,
         RunRequest,
         RunResult,
-        WorkflowState,
     )
+    from afterturn.reactions.temporal.workflow_state import WorkflowState
 
 SIGNALS_A_RUN = 500
 """Then the workflow continues as new. Temporal takes 10,000 signals a run."""

@@ -15,7 +15,8 @@ from tests.contract.samples import T0, at
 from afterturn.model import MAX_ID_CHARS, check_id
 from afterturn.reactions.registry import Registry
 from afterturn.reactions.temporal import protocol
-from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload, WorkflowState
+from afterturn.reactions.temporal.protocol import ReactionPolicy, SignalPayload
+from afterturn.reactions.temporal.workflow_state import WorkflowState
 
 POLICY = ReactionPolicy(quiet_ms=5_000, max_wait_ms=60_000, attempts=3, timeout_ms=60_000, lease_ms=30_000)
 GOOD = protocol.write_signal(SignalPayload(POLICY, T0, immediate=True))
