@@ -65,12 +65,10 @@ async def open_channels(
         rate_limit = RateLimit(settings.auto_reply_limit, settings.auto_reply_window)
         auto_reply = AutoReply(writer, store, store, clock, responder=responder, limit=rate_limit)
         outbox = Outbox(store, clock, lambda message: choose_sender(senders, message))
-        handlers = [*auto_reply.handlers, outbox.handler]
-
-        def wake() -> None:
-            jobs.wake()
-
-        router = WebhookRouter(ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_job=wake)
+        jobs = JobRunner(store, clock, [*auto_reply.handlers, outbox.handler])
+        router = WebhookRouter(
+            ingest, clock, endpoints, fetchers=fetchers, subscriptions=subscriptions, on_job=jobs.wake
+        )
         context = ProviderContext(
             clock=clock,
             store=store,
@@ -87,8 +85,8 @@ async def open_channels(
                 fetchers |= connection.fetchers
                 subscriptions |= connection.subscriptions
                 senders += connection.senders
-                handlers += connection.jobs
-        jobs = JobRunner(store, clock, handlers)
+                for handler in connection.jobs:
+                    jobs.add(handler)
         yield Channels(router, jobs)
 
 

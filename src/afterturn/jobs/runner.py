@@ -65,8 +65,8 @@ class JobHandler:
     ``concurrency``: conversations at the same time. ``leads_to``: kinds of jobs that a run may add.
     ``is_shared``: the newest of such jobs in a conversation does the work of the older ones, too, and one process at a
     time works on them.
-    ``recurring``: the jobs for the present interval; the runner adds them as time passes. ``interruptible``: when the
-    runner stops, jobs are handed back instead of finished, so that the next process starts with them.
+    ``recurring``: for jobs that come back at intervals, returns those of the present one; the runner adds them. When it
+    stops, it hands such jobs back instead of finishing them: the next process starts with them.
     """
 
     kind: str
@@ -77,8 +77,7 @@ class JobHandler:
     concurrency: int = 1
     leads_to: tuple[str, ...] = ()
     is_shared: Callable[[LeasedJob], bool] = lambda job: False
-    recurring: Callable[[datetime], Sequence[Job]] = lambda now: ()
-    interruptible: bool = False
+    recurring: Callable[[datetime], Sequence[Job]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +94,21 @@ class JobRunner:
     def __init__(self, store: JobStore, clock: Clock, handlers: Sequence[JobHandler]) -> None:
         self._store = store
         self._clock = clock
-        self._handlers = {handler.kind: handler for handler in handlers}
-        self._wakes = {kind: asyncio.Event() for kind in self._handlers}
+        self._handlers: dict[str, JobHandler] = {}
+        self._wakes: dict[str, asyncio.Event] = {}
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._next: set[tuple[str, str]] = set()
         self._added: dict[str, set[str]] = {}
         self._stopping: set[str] = set()
-        self._interruptible: dict[str, set[asyncio.Task[Any]]] = {kind: set() for kind in self._handlers}
+        self._interruptible: dict[str, set[asyncio.Task[Any]]] = {}
+        for handler in handlers:
+            self.add(handler)
+
+    def add(self, handler: JobHandler) -> None:
+        """Run jobs of one more kind. Call it before :meth:`run`."""
+        self._handlers[handler.kind] = handler
+        self._wakes[handler.kind] = asyncio.Event()
+        self._interruptible[handler.kind] = set()
 
     def wake(self) -> None:
         """Poll now, because jobs were added."""
@@ -178,27 +185,27 @@ class JobRunner:
                     task.add_done_callback(done)
                 if not batches:
                     await wait_for_any(stop, wake, timeout=pause)
-            if handler.interruptible:
+            if handler.recurring is not None:
                 self._stopping.add(handler.kind)
                 for task in self._interruptible[handler.kind]:
                     task.cancel()
 
     async def _lease(self, handler: JobHandler, limit: int) -> list[JobBatch]:
-        await self._add_recurring(handler)
+        if handler.recurring is not None:
+            await self._add_new(handler.kind, handler.recurring(self._clock()))
         jobs = await self._store.lease_jobs(handler.kind, now=self._clock(), lease=handler.lease, limit=limit)
         by_conversation: dict[str, list[LeasedJob]] = {}
         for job in jobs:
             by_conversation.setdefault(job.conversation_id, []).append(job)
         return [JobBatch(handler, tuple(batch)) for batch in by_conversation.values()]
 
-    async def _add_recurring(self, handler: JobHandler) -> None:
+    async def _add_new(self, kind: str, jobs: Sequence[Job]) -> None:
         """Add recurring jobs that this process has not added yet; those that another one added are known."""
-        jobs = handler.recurring(self._clock())
-        added = self._added.get(handler.kind, set())
+        added = self._added.get(kind, set())
         new = [job for job in jobs if job.key not in added]
         for start in range(0, len(new), MAX_JOBS):
             await self._store.add_jobs(new[start : start + MAX_JOBS])
-        self._added[handler.kind] = {job.key for job in jobs}
+        self._added[kind] = {job.key for job in jobs}
 
     async def _do_alone(self, handler: JobHandler, jobs: Sequence[LeasedJob]) -> None:
         """Run the jobs while this process runs no other job of the conversation and kind."""
@@ -253,7 +260,7 @@ class JobRunner:
     async def _run(self, handler: JobHandler, job: LeasedJob) -> bool:
         """A stop cancels a task only while its handler runs: never between a lock, a job and its completion."""
         task = asyncio.current_task()
-        if task is None or not handler.interruptible:
+        if task is None or handler.recurring is None:
             return await handler.run(job)
         running = self._interruptible[handler.kind]
         running.add(task)

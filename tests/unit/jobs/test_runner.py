@@ -185,7 +185,7 @@ async def test_recurring_jobs_are_added_once_for_each_interval_whatever_process_
     assert [await runner.once() for runner in (second, first)] == [5, 0]
 
 
-async def test_an_interruptible_job_is_handed_back_when_the_runner_stops(rig: Rig) -> None:
+async def test_a_recurring_job_is_handed_back_when_the_runner_stops(rig: Rig) -> None:
     stop, began = asyncio.Event(), asyncio.Event()
 
     async def hang(job: LeasedJob) -> bool:
@@ -194,7 +194,7 @@ async def test_an_interruptible_job_is_handed_back_when_the_runner_stops(rig: Ri
         return True
 
     await rig.add("a")
-    runner = rig.runner(hang, interruptible=True, is_shared=lambda job: True)
+    runner = rig.runner(hang, recurring=lambda now: [], is_shared=lambda job: True)
     running = asyncio.create_task(runner.run(stop, poll=0.01))
     await began.wait()
     stop.set()
@@ -218,7 +218,7 @@ async def test_jobs_leased_while_the_runner_stops_are_handed_back(rig: Rig, monk
         await rig.add(f"k{number}", conversation=f"c{number}")
     with monkeypatch.context() as patch:
         patch.setattr(rig.store, "lease_jobs", lease_then_stop)
-        await rig.runner(interruptible=True, concurrency=3).run(stop, poll=0.01)
+        await rig.runner(recurring=lambda now: [], concurrency=3).run(stop, poll=0.01)
     assert rig.done == []
     rig.clock.advance(timedelta(seconds=2))
     await rig.runner().once()

@@ -126,9 +126,6 @@ class MailboxActions:
     renew: bool = False
     poll: bool = False
 
-    def __bool__(self) -> bool:
-        return self.subscribe or self.renew or self.poll
-
 
 def actions_due(
     state: MailboxState | None, requests: Mapping[str, str], endpoint: str, now: datetime
@@ -192,7 +189,6 @@ class GraphSubscriptions:
             concurrency=CONCURRENCY,
             is_shared=lambda job: True,
             recurring=self._recurring_jobs,
-            interruptible=True,
         )
 
     async def mailbox_of(self, subscription: str) -> str | None:
@@ -237,7 +233,7 @@ class GraphSubscriptions:
                 state = await self._poll(mailbox, state)
                 await self._save_handled(state, requests, ("resynchronize",))
         if failures:
-            raise failures[0]
+            raise RetryLater(", ".join(failure.reason for failure in failures), failures[0].after)
         return True
 
     async def _load(self, mailbox: str) -> tuple[MailboxState | None, dict[str, str]]:
@@ -359,13 +355,12 @@ def _job(mailbox: str, name: str, *, due_at: datetime) -> Job:
 
 @contextlib.contextmanager
 def _failure_collected(part: str, failures: list[RetryLater]) -> Iterator[None]:
-    """Log an error and collect it as a RetryLater. Raises StoreError."""
+    """Collect an error as a RetryLater. Raises StoreError."""
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        telemetry.log("mailbox_failed", level=logging.ERROR, stage="graph", kind=part, error=_reason(error))
         after = error.after if isinstance(error, TryLater) else None
         failures.append(RetryLater(f"{part} {_reason(error)}", None if after is None else min(after, POLL_INTERVAL)))
 

@@ -150,11 +150,11 @@ class Activities:
                 attempt=request.attempt,
                 shadow=shadow,
             )
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             return error
-        except BaseException as error:
+        except asyncio.CancelledError:  # the worker stops: Temporal gives the run to another one
+            raise
+        except BaseException as error:  # a consumer that calls exit() is not the worker's end
             raise _repeated(error) from None
         try:
             await self._store.stamp(

@@ -242,7 +242,7 @@ async def test_where_graph_does_not_subscribe_mail_comes_in_all_the_same_and_it_
         await rig.keep(MINUTE)
     assert await rig.texts() == ["I am mail 1."]
     assert 2 <= len(rig.exchange.made("POST")) <= 3
-    assert 'kind=subscription error="configuration ValidationError"' in caplog.text
+    assert 'error="subscription configuration ValidationError"' in caplog.text
     rig.exchange.refuses_subscriptions = None
     for _ in range(16):
         await rig.keep(MINUTE)
