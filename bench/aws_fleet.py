@@ -18,7 +18,8 @@ from afterturn.model import Channel, ConversationMeta, Direction, Message, Role,
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.plans import recency_attributes
 from afterturn.store.dynamodb.requests import Plain, to_item
-from afterturn.store.invariants import preview_json, to_dump
+from afterturn.store.dynamodb.rows import preview_json
+from afterturn.store.invariants import to_dump
 
 PROPERTIES = 200
 CONSUMERS = ("topics", "grade", "maintenance", "inbound-package")

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from afterturn.model import Message, Turn
-from afterturn.store.invariants import preview_json
+from afterturn.store.sqlite.rows import PREVIEW, preview_values
 from bench.measure import Stopwatch, Took
 
 _NEW = (
     "INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, "
-    "newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count, preview) "
-    "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    f"newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count, "
+    f"{', '.join(PREVIEW)}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _KNOWN = (
     "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
-    "recency = ?, message_count = ?, settled_count = ?, preview = ? WHERE id = ?"
+    f"recency = ?, message_count = ?, settled_count = ?, {' = ?, '.join(PREVIEW)} = ? WHERE id = ?"
 )
 _MESSAGE = (
     "INSERT INTO messages (conversation_id, seq, id, provider_id, at, direction, role, text, attachments) "
@@ -90,8 +90,8 @@ def _of_turn(turn: Turn, heads: dict[str, _Head], now: datetime, emitter: str) -
     messages = [(_MESSAGE, _message(meta.id, head.count + n, one)) for n, one in enumerate(turn.messages, 1)]
     head.count += len(messages)
     times = (_text(head.newest), _text(head.newest), _text(head.settled_at), _text(now), _text(head.newest))
-    preview = preview_json(max(turn.messages, key=lambda message: message.at))
-    counts = (head.count, head.count, _dump(preview))
+    preview = preview_values(max(turn.messages, key=lambda message: message.at))
+    counts = (head.count, head.count, *preview)
     if first:
         given = (
             meta.id,

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from afterturn.sqlite import schema
+from afterturn.store.sqlite.rows import PREVIEW
 from bench import files
 
 PROPERTIES = 200
@@ -25,11 +26,11 @@ _AT = "strftime('%Y-%m-%dT%H:%M:%S', {seconds}, 'unixepoch') || printf('.%06dZ',
 
 _CONVERSATIONS = f"""
 INSERT INTO conversations (id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at,
-  newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count, preview)
+  newest_message_at, last_message_at, settled_at, recorded_at, recency, message_count, settled_count,
+  {{preview}})
 SELECT id, channel, property_id, type, participants, status, synthetic, 0, {{created}}, {{last}}, {{last}},
-  {{settled}}, {{last}}, {{last}}, 8, 8, json_object('messageId', id || '-8', 'direction', 'outbound', 'role', 'agent',
-  'at', {{last}}, 'text', 'Thank you for writing. The office can show you the apartment on any weekday after nine.',
-  'attachments', 0, 'sendProblem', NULL)
+  {{settled}}, {{last}}, {{last}}, 8, 8, id || '-8', 'outbound', 'agent', {{last}},
+  'Thank you for writing. The office can show you the apartment on any weekday after nine.', 0, NULL
 FROM (
   SELECT printf('conv-%010d', n) AS id,
     CASE h % 10 WHEN 0 THEN 'voice' WHEN 1 THEN 'email' WHEN 2 THEN 'email' WHEN 3 THEN 'web' WHEN 4 THEN 'telegram'
@@ -46,6 +47,7 @@ FROM (
   FROM (SELECT n, n * 40503 * 2654435761 / 65536 % 2147483647 AS h FROM numbers)
 )
 """.format(
+    preview=", ".join(PREVIEW),
     created=_AT.format(seconds="seconds - 86400", micros="micros"),
     last=_AT.format(seconds="seconds", micros="micros"),
     settled=_AT.format(seconds="seconds", micros="micros / 1000 * 1000"),

@@ -13,7 +13,7 @@ from afterturn.errors import StoreForeign, StoreTooNew, StoreTooOld
 APPLICATION_ID = 0x41465452
 """``AFTR``: marks the file as afterturn's."""
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of SCHEMA; a file of any other version is refused."""
 
 SCHEMA = """
@@ -35,7 +35,13 @@ CREATE TABLE conversations (
   recency TEXT NOT NULL,
   message_count INTEGER NOT NULL DEFAULT 0,
   settled_count INTEGER NOT NULL DEFAULT 0,
-  preview TEXT,
+  preview_message_id TEXT,
+  preview_direction TEXT,
+  preview_role TEXT,
+  preview_at TEXT,
+  preview_text TEXT,
+  preview_attachments INTEGER,
+  preview_problem TEXT,
   assignee TEXT,
   revision INTEGER NOT NULL DEFAULT 0,
   patched_at TEXT,

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from afterturn.clock import MILLISECOND, floor_millis, from_text, to_text, to_utc
+from afterturn.clock import MILLISECOND, floor_millis, to_utc
 from afterturn.errors import Conflict, InvalidInput, InvalidRecord
 from afterturn.model import (
     MAX_PARTICIPANTS,
     MAX_PREVIEW_CHARS,
     Conversation,
     ConversationMeta,
-    Direction,
     Message,
-    MessagePreview,
-    Role,
-    SendProblem,
     StoredStamp,
     Text,
     Turn,
     invalid,
-    unchecked,
 )
 from afterturn.store.jobs import MAX_JOBS, Job
 
@@ -38,9 +32,6 @@ MAX_PREVIEW_BYTES = 300
 _PREVIEW_SOURCE_CHARS = 4 * MAX_PREVIEW_CHARS
 """As much of a text is read for its preview; runs of white space beyond that are not worth reading."""
 _MAX_CLUSTER_CHARS = 16
-
-_DIRECTIONS = {direction.value: direction for direction in Direction}
-_ROLES = {role.value: role for role in Role}
 
 to_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Compact JSON: it keeps every number and every empty text as it was given."""
@@ -124,35 +115,6 @@ def message_to_preview(known_at: datetime | None, messages: Iterable[Message]) -
         if (known_at is None or message.at >= known_at) and (newest is None or message.at >= newest.at):
             newest = message
     return newest
-
-
-def preview_json(message: Message) -> dict[str, Any]:
-    """A message's preview as the JSON object that a store keeps in the conversation row."""
-    preview: dict[str, Any] = {
-        "messageId": message.id,
-        "direction": message.direction.value,
-        "role": message.role.value,
-        "at": to_text(message.at),
-        "text": preview_text(message.text),
-    }
-    if message.attachments:
-        preview["attachments"] = len(message.attachments)
-    return preview
-
-
-def read_preview(value: Mapping[str, Any]) -> MessagePreview:
-    """The preview in a stored row."""
-    problem = value.get("sendProblem")
-    return unchecked(
-        MessagePreview,
-        message_id=value["messageId"],
-        direction=_DIRECTIONS[value["direction"]],
-        role=_ROLES[value["role"]],
-        at=from_text(value["at"]),
-        text=value["text"],
-        attachments=value.get("attachments") or 0,
-        send_problem=None if problem is None else SendProblem.model_validate(problem),
-    )
 
 
 def preview_text(text: str) -> str:

@@ -10,7 +10,7 @@ from tests.contract.samples import at, message, meta, turn
 from tests.contract.store.factory import StoreFactory, settle, settle_new
 
 from afterturn.model import Attachment, Direction, Message, MessagePreview, Role, SendProblem
-from afterturn.store.invariants import preview_json, read_preview
+from afterturn.store.invariants import preview_text
 from afterturn.store.pagination import newest
 from afterturn.store.port import Store
 
@@ -18,7 +18,14 @@ PROBLEM = SendProblem(state="undeliverable", reason="opted-out")
 
 
 def preview_of(message: Message) -> MessagePreview:
-    return read_preview(preview_json(message))
+    return MessagePreview(
+        message_id=message.id,
+        direction=message.direction,
+        role=message.role,
+        at=message.at,
+        text=preview_text(message.text),
+        attachments=len(message.attachments),
+    )
 
 
 async def preview(store: Store, conversation_id: str = "c1") -> MessagePreview | None:

@@ -328,7 +328,7 @@ def _newest_inbound(head: ConversationHead, new: _NewMessages) -> int | None:
 
 
 def _preview(message: Message | None) -> Plain:
-    return {} if message is None else {"preview": invariants.preview_json(message)}
+    return {} if message is None else {"preview": rows.preview_json(message)}
 
 
 def _counts(after: ConversationHead) -> Plain:

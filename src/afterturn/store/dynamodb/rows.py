@@ -21,17 +21,20 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
+    MessagePreview,
     Origin,
     Role,
+    SendProblem,
     SettledTurn,
     Status,
     StoredStamp,
     Urgency,
     WorkOrder,
+    unchecked,
 )
+from afterturn.store import invariants
 from afterturn.store.dynamodb import keys
 from afterturn.store.dynamodb.requests import Plain
-from afterturn.store.invariants import read_preview
 from afterturn.store.jobs import Job
 
 E = TypeVar("E", Channel, Status)
@@ -77,6 +80,35 @@ def conversation(item: Mapping[str, Any]) -> Conversation:
         revision=item.get("revision") or 0,
         preview=read_preview(item["preview"]) if item.get("preview") else None,
         reactions={name[len(STAMP) :]: stamp(value) for name, value in item.items() if name.startswith(STAMP)},
+    )
+
+
+def preview_json(message: Message) -> dict[str, Any]:
+    """A message's preview as an attribute of the conversation row."""
+    preview: dict[str, Any] = {
+        "messageId": message.id,
+        "direction": message.direction.value,
+        "role": message.role.value,
+        "at": to_text(message.at),
+        "text": invariants.preview_text(message.text),
+    }
+    if message.attachments:
+        preview["attachments"] = len(message.attachments)
+    return preview
+
+
+def read_preview(value: Mapping[str, Any]) -> MessagePreview:
+    """The preview in a stored row."""
+    problem = value.get("sendProblem")
+    return unchecked(
+        MessagePreview,
+        message_id=value["messageId"],
+        direction=Direction(value["direction"]),
+        role=Role(value["role"]),
+        at=from_text(value["at"]),
+        text=value["text"],
+        attachments=value.get("attachments") or 0,
+        send_problem=None if problem is None else SendProblem.model_validate(problem),
     )
 
 

@@ -18,8 +18,10 @@ from afterturn.model import (
     Direction,
     FlushMode,
     Message,
+    MessagePreview,
     Origin,
     Role,
+    SendProblem,
     SettledTurn,
     Status,
     StoredStamp,
@@ -27,12 +29,22 @@ from afterturn.model import (
     WorkOrder,
     unchecked,
 )
-from afterturn.store.invariants import preview_json, read_preview, to_dump
+from afterturn.store.invariants import preview_text, to_dump
 from afterturn.store.port import Range, RecencyKey
 
+PREVIEW = (
+    "preview_message_id",
+    "preview_direction",
+    "preview_role",
+    "preview_at",
+    "preview_text",
+    "preview_attachments",
+    "preview_problem",
+)
+"""Columns of a conversation; all are null if it has no message."""
 CONVERSATION = (
     "id, channel, property_id, type, participants, status, synthetic, gauntlet, created_at, last_message_at, "
-    "settled_at, recorded_at, message_count, assignee, revision, contact_name, preview"
+    f"settled_at, recorded_at, message_count, assignee, revision, contact_name, {', '.join(PREVIEW)}"
 )
 MESSAGE = "id, direction, role, text, at, provider_id, attachments, edited_at, whole"
 TURN = "t.conversation_id, c.property_id, occurred_at, t.recorded_at, last_seq, origin, t.channel, emitter, flush_mode"
@@ -75,13 +87,35 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
         assignee=row[13],
         revision=row[14],
         contact_name=row[15],
-        preview=None if row[16] is None else read_preview(from_dump(row[16])),
+        preview=None if row[16] is None else preview(row[16:]),
         reactions=reactions,
     )
 
 
-def preview_dump(message: Message | None) -> str | None:
-    return None if message is None else to_dump(preview_json(message))
+def preview(row: tuple[Any, ...]) -> MessagePreview:
+    return unchecked(
+        MessagePreview,
+        message_id=row[0],
+        direction=_DIRECTIONS[row[1]],
+        role=_ROLES[row[2]],
+        at=from_text(row[3]),
+        text=row[4],
+        attachments=row[5],
+        send_problem=None if row[6] is None else SendProblem.model_validate(from_dump(row[6])),
+    )
+
+
+def preview_values(message: Message) -> tuple[Any, ...]:
+    """The values of PREVIEW for a message."""
+    return (
+        message.id,
+        message.direction.value,
+        message.role.value,
+        to_text(message.at),
+        preview_text(message.text),
+        len(message.attachments),
+        None,
+    )
 
 
 def stamps(connection: sqlite3.Connection, conversation_id: str) -> dict[str, StoredStamp]:

@@ -35,6 +35,9 @@ Outbox = Callable[[sqlite3.Connection, TurnSettled, datetime], None]
 _TURN_CLAIM = "turn:key"
 """No consumer can have this name, so no claim of theirs collides."""
 
+_NO_PREVIEW = (None,) * len(rows.PREVIEW)
+_SET_PREVIEW = "".join(f"{column} = ?, " for column in rows.PREVIEW)
+
 
 def save_conversation(connection: sqlite3.Connection, meta: ConversationMeta, now: datetime) -> Conversation:
     created_at = meta.created_at or now
@@ -78,10 +81,10 @@ def save_messages(
     added, _ = _insert(connection, meta.id, messages, head.last_seq)
     last_seq = head.last_seq + len(added)
     newest = invariants.newest_message_at(head.newest_message_at, added, now)
-    preview = rows.preview_dump(invariants.message_to_preview(head.preview_at, added))
+    set_preview, preview = _preview(head, added)
     connection.execute(
-        "UPDATE conversations SET message_count = ?, newest_message_at = ?, preview = ifnull(?, preview) WHERE id = ?",
-        (last_seq, rows.text_or_none(newest), preview, meta.id),
+        f"UPDATE conversations SET {set_preview}message_count = ?, newest_message_at = ? WHERE id = ?",
+        (*preview, last_seq, rows.text_or_none(newest), meta.id),
     )
     for job, dump in jobs:
         add_job(connection, job, dump)
@@ -115,7 +118,7 @@ def settle(
     newest = invariants.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
-    preview = rows.preview_dump(invariants.message_to_preview(before.preview_at, added))
+    set_preview, preview = _preview(before, added)
     columns = (
         rows.text_or_none(newest),
         rows.text_or_none(last_message_at),
@@ -123,16 +126,16 @@ def settle(
         recorded,
         last_seq,
         last_seq,
-        preview,
     )
     if head is None:
         created_at = meta.created_at or min((m.at for m in turn.messages), default=now)
         connection.execute(
             "INSERT INTO conversations (newest_message_at, last_message_at, settled_at, recorded_at, message_count, "
-            "settled_count, preview, id, channel, property_id, type, participants, contact_name, status, synthetic, "
-            "gauntlet, created_at, recency) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"settled_count, {', '.join(rows.PREVIEW)}, id, channel, property_id, type, participants, contact_name, "
+            f"status, synthetic, gauntlet, created_at, recency) VALUES ({','.join('?' * (17 + len(rows.PREVIEW)))})",
             (
                 *columns,
+                *(preview or _NO_PREVIEW),
                 meta.id,
                 *rows.meta_values(meta),
                 to_text(created_at),
@@ -142,10 +145,9 @@ def settle(
         channel, property_id = meta.channel, meta.property_id
     else:
         connection.execute(
-            "UPDATE conversations SET newest_message_at = ?, last_message_at = ?, settled_at = ?, recorded_at = ?, "
-            "message_count = ?, settled_count = ?, preview = ifnull(?, preview), recency = ifnull(?, created_at) "
-            "WHERE id = ?",
-            (*columns, rows.text_or_none(last_message_at), meta.id),
+            f"UPDATE conversations SET {set_preview}newest_message_at = ?, last_message_at = ?, settled_at = ?, "
+            "recorded_at = ?, message_count = ?, settled_count = ?, recency = ifnull(?, created_at) WHERE id = ?",
+            (*preview, *columns, rows.text_or_none(last_message_at), meta.id),
         )
         channel, property_id = Channel(head.channel), _merge(connection, head, meta)
         if head.closed_seq is not None:
@@ -173,6 +175,12 @@ def settle(
     if outbox is not None:
         outbox(connection, event, now)
     return Settled(event, new=True, published=outbox is not None)
+
+
+def _preview(head: _Head, added: Sequence[Message]) -> tuple[str, tuple[Any, ...]]:
+    """The assignments and the values for a new preview; both are empty if it stays."""
+    message = invariants.message_to_preview(head.preview_at, added)
+    return ("", ()) if message is None else (_SET_PREVIEW, rows.preview_values(message))
 
 
 class _Head:
@@ -214,7 +222,7 @@ _NEW = _Head((None, None, None, 0, 0, "", None, "[]", 0, None, None, None))
 def _head(connection: sqlite3.Connection, conversation_id: str) -> _Head | None:
     row = connection.execute(
         "SELECT newest_message_at, last_message_at, settled_at, message_count, settled_count, channel, property_id, "
-        "participants, property_pinned, closed_seq, contact_name, json_extract(preview, '$.at') "
+        "participants, property_pinned, closed_seq, contact_name, preview_at "
         "FROM conversations WHERE id = ?",
         (conversation_id,),
     ).fetchone()
@@ -318,8 +326,7 @@ def edit_message(
         (text, to_text(at), conversation_id, row[2]),
     )
     connection.execute(
-        "UPDATE conversations SET preview = json_set(preview, '$.text', ?) "
-        "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
+        "UPDATE conversations SET preview_text = ? WHERE id = ? AND preview_message_id = ?",
         (invariants.preview_text(text), conversation_id, row[3]),
     )
     full_text.record_edit(connection, conversation_id, row[2], row[0])
@@ -330,9 +337,8 @@ def set_send_problem(
     connection: sqlite3.Connection, conversation_id: str, message_id: str, problem: SendProblem | None
 ) -> None:
     connection.execute(
-        "UPDATE conversations SET preview = json_set(preview, '$.sendProblem', json(?)) "
-        "WHERE id = ? AND json_extract(preview, '$.messageId') = ?",
-        (to_dump(None if problem is None else problem.to_json()), conversation_id, message_id),
+        "UPDATE conversations SET preview_problem = ? WHERE id = ? AND preview_message_id = ?",
+        (None if problem is None else to_dump(problem.to_json()), conversation_id, message_id),
     )
 
 
