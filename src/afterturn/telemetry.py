@@ -100,7 +100,9 @@ signals_deferred = _counter(
     "signals_deferred", "Signals moved to the retry queue because one consumer refused them.", "consumer"
 )
 reactions_run = _counter("reactions_run", "Reaction runs by outcome.", "consumer", "outcome")
-debts_swept = _counter("debts_swept", "Owed reactions that the sweep put into the stream again.", "consumer")
+reactions_reemitted = _counter(
+    "reactions_reemitted", "Owed reactions that the sweep put into the stream again.", "consumer"
+)
 alerts_raised = _counter("alerts_raised", "Red alerts raised.", "kind")
 auto_replies_limited = _counter(
     "auto_replies_limited", "Messages left to people, as a machine seems to answer ours.", "channel"

@@ -219,7 +219,12 @@ def test_history_that_is_imported_is_owed_by_the_consumers_of_the_app(db: Path, 
     assert call("audit").code == 0
     owed = call("audit", "--grace", "0s", "--json")
     assert owed.code == 3
-    assert {debt["consumer"] for debt in owed.json["debts"]} == {"topics", "grade", "maintenance", "inbound-package"}
+    assert {reaction["consumer"] for reaction in owed.json["reactions"]} == {
+        "topics",
+        "grade",
+        "maintenance",
+        "inbound-package",
+    }
 
 
 def test_a_live_turn_and_history_join(db: Path, tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_audit_names_what_is_owed_and_exits_3(owed: str) -> None:
     assert done.out.splitlines()[-1] == "checked: 2  owed: 1 (waiting 0, overdue 1, failed 0)"
     found = call("audit", "--grace", "0s", "--json").json
     assert (found["clean"], found["checked"], found["owed"]) == (False, 2, 1)
-    assert [(debt["conversationId"], debt["consumer"]) for debt in found["debts"]] == [("c-1", "good")]
+    assert [(reaction["conversationId"], reaction["consumer"]) for reaction in found["reactions"]] == [("c-1", "good")]
 
 
-def test_a_turn_in_flight_is_no_debt(owed: str) -> None:
+def test_a_turn_in_flight_is_not_owed(owed: str) -> None:
     done = call("audit")
     assert (done.code, done.out) == (0, "checked: 2  owed: 1 (waiting 1, overdue 0, failed 0)\n")
 
@@ -128,7 +128,7 @@ def test_a_replay_takes_up_what_has_failed(own_app: OwnApp) -> None:
 
 
 def test_what_waits_for_another_apps_consumer_delays_neither_app(own_app: OwnApp) -> None:
-    """The sweep reminds of its debts, turn after turn; here nobody can do them, and there they are done at once."""
+    """The sweep re-emits what it owes, turn after turn; here nobody can do it, and there it is done at once."""
     both, one = own_app(GOOD + GOOD.replace("good", "late")), own_app(GOOD)
     call("--app", both, "drain")
     call("--app", both, "settle", stdin=turn("c-1"))

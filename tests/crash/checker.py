@@ -99,7 +99,7 @@ class Outcome:
     orders: tuple[Order, ...]
     clean_orders: tuple[Order, ...]
     heard: tuple[ReceivedRequest, ...]
-    debts: tuple[str, ...] = ()
+    reactions: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     swept: tuple[str, ...] = ()
     dead_letters: int = 0
@@ -201,7 +201,7 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
 
 
 def _ledger(outcome: Outcome) -> Iterator[str]:
-    yield from (f"owed: {debt}" for debt in outcome.debts)
+    yield from (f"owed: {reaction}" for reaction in outcome.reactions)
     yield from (f"left over: {work}" for work in outcome.left)
 
 

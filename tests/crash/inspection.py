@@ -29,7 +29,7 @@ from tests.crash.workers import ACKNOWLEDGED, DATABASE, CycleFolder, imported, o
 from afterturn import Backbone, Conversation, WorkOrder
 from afterturn.clock import to_millis
 from afterturn.errors import WorkerCrashed
-from afterturn.ledger.ledger import Debt
+from afterturn.ledger.ledger import OwedReaction
 from afterturn.store.pagination import all_conversations
 
 OUTCOME = "outcome.pickle"
@@ -65,7 +65,10 @@ async def inspect(place: CycleFolder, threads: Sequence[Sequence[Step]]) -> None
         orders=_orders(orders),
         clean_orders=_orders(clean_orders),
         heard=tuple(_heard(place.folder)),
-        debts=tuple(f"{debt.consumer} {debt.state.value} on {debt.conversation.id!r}" for debt in audit.debts),
+        reactions=tuple(
+            f"{reaction.consumer} {reaction.state.value} on {reaction.conversation.id!r}"
+            for reaction in audit.reactions
+        ),
         left=tuple(
             f"{count} {what}" for what, count in (("streamed", left.streamed), ("waiting", left.waiting)) if count
         ),
@@ -98,10 +101,10 @@ def _watch_sweeps(backbone: Backbone) -> list[str]:
     caught: list[str] = []
     sweep = backbone.ledger.sweep
 
-    async def watched(*args: Any, **kwargs: Any) -> tuple[Debt, ...]:
-        debts = await sweep(*args, **kwargs)
-        caught.extend(f"{debt.conversation.id!r} to {debt.consumer}" for debt in debts)
-        return debts
+    async def watched(*args: Any, **kwargs: Any) -> tuple[OwedReaction, ...]:
+        reactions = await sweep(*args, **kwargs)
+        caught.extend(f"{reaction.conversation.id!r} to {reaction.consumer}" for reaction in reactions)
+        return reactions
 
     backbone.ledger.sweep = watched  # type: ignore[method-assign]
     return caught

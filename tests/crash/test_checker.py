@@ -100,7 +100,7 @@ FAULTS: list[tuple[str, str, Callable[[], Outcome]]] = [
     ("stamped", "through None", lambda: thread(stamps={"tally": THREAD.stamps["tally"]})),
     ("same outcome", "instead of", lambda: thread(stamps=stamps(seen=["m1", "m2", "m4"]))),
     ("same outcome", "instead of", lambda: thread(stamps=stamps(seen=["m1", "m2", "m1", "m2", "m3", "m4"]))),
-    ("ledger", "owed: topics", lambda: replace(SOUND, debts=("topics owed on 'c1'",))),
+    ("ledger", "owed: topics", lambda: replace(SOUND, reactions=("topics owed on 'c1'",))),
     ("ledger", "left over", lambda: replace(SOUND, left=("2 streamed",))),
     ("path", "only the sweep brought", lambda: replace(SOUND, swept=("'c1' to topics",))),
     ("work orders", "2 times", lambda: replace(SOUND, orders=(ORDER, ORDER))),

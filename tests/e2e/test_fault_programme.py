@@ -36,7 +36,7 @@ from afterturn.aws.session import Access, open_client
 from afterturn.bridge.bridge import Bridge
 from afterturn.clock import system_clock
 from afterturn.event import read_event
-from afterturn.ledger.ledger import DebtState
+from afterturn.ledger.ledger import OwedState
 from afterturn.model import Stamp
 from afterturn.reactions.registry import ReactionContext, Registry, TurnWindow
 from afterturn.reactions.temporal.protocol import reaction_id
@@ -81,8 +81,8 @@ class Work:
     async def check(self, lane: Lane, journal: Journal, *, failed: Sequence[tuple[str, str]] = ()) -> None:
         """Everything was seen, in order; effects came once; nothing is owed, and exactly this has failed."""
         audit = await lane.ledger.audit(grace=NOW)
-        assert {(debt.consumer, debt.conversation.id, debt.state) for debt in audit.debts} == {
-            (consumer, conversation, DebtState.FAILED) for consumer, conversation in failed
+        assert {(reaction.consumer, reaction.conversation.id, reaction.state) for reaction in audit.reactions} == {
+            (consumer, conversation, OwedState.FAILED) for consumer, conversation in failed
         }
         effects = []
         for conversation in self.conversations:
@@ -206,7 +206,7 @@ async def test_one_consumer_failing_for_its_first_twenty_tries(
             await work.settle(lane, 4)
 
             async def only_the_sick_one_is_behind() -> bool:
-                return {debt.consumer for debt in (await lane.ledger.audit(grace=NOW)).debts} == {"sick-c"}
+                return {reaction.consumer for reaction in (await lane.ledger.audit(grace=NOW)).reactions} == {"sick-c"}
 
             await until(only_the_sick_one_is_behind)
             assert tries < 20

@@ -77,7 +77,7 @@ def test_it_does_what_the_embedded_profile_does_and_keeps_it(
         assert len(rows["rows"]) > CONVERSATIONS / 2
         assert orders
         assert audit["clean"]
-        assert (audit["checked"], audit["owed"], audit["debts"]) == (CONVERSATIONS, 0, [])
+        assert (audit["checked"], audit["owed"], audit["reactions"]) == (CONVERSATIONS, 0, [])
 
         given = json.loads(turn("c-1")) | {"flushMode": "immediate"}
         assert run("settle", stdin=json.dumps(given).encode()).code == 0

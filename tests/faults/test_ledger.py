@@ -1,4 +1,4 @@
-"""The ledger: debts are reported, swept and replayed, whatever went wrong before."""
+"""The ledger: owed reactions are reported, swept and replayed, whatever went wrong before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.rig import GRACE, RecordingConsumer, Rig, open_rig, registry_o
 
 from afterturn.errors import InvalidQuery, StreamUnavailable
 from afterturn.inbox import Inbox, InboxQuery
-from afterturn.ledger.ledger import DebtState, Ledger, Selection
+from afterturn.ledger.ledger import Ledger, OwedState, Selection
 from afterturn.model import Stamp
 from afterturn.store.port import ConsumerState, Registration, Store
 from afterturn.stream.port import Queue
@@ -50,9 +50,9 @@ class TestAudit:
             rig.clock.set(at(7 * 60) - timedelta(milliseconds=1))
             assert (await rig.ledger.audit()).clean
             rig.clock.set(at(7 * 60))
-            (debt,) = (await rig.ledger.audit()).debts
-            assert (debt.conversation.id, debt.consumer, debt.state) == ("c1", "topics", DebtState.OVERDUE)
-            assert (debt.since, debt.age) == (T0, timedelta(minutes=7))
+            (reaction,) = (await rig.ledger.audit()).reactions
+            assert (reaction.conversation.id, reaction.consumer, reaction.state) == ("c1", "topics", OwedState.OVERDUE)
+            assert (reaction.since, reaction.age) == (T0, timedelta(minutes=7))
             assert not (await rig.ledger.audit(grace=NO_GRACE)).clean
 
     @pytest.mark.parametrize(("count", "text"), [(1_101, "x"), (8, "x" * 200_000)], ids=["many", "large"])
@@ -69,7 +69,7 @@ class TestAudit:
             progress: list[int] = []
             audit = await rig.ledger.audit(progress=progress.append)
             assert (audit.checked, audit.owed, audit.failed) == (count + 1, 1, 0)
-            assert audit.debts[0].conversation.id == "owing"
+            assert audit.reactions[0].conversation.id == "owing"
             assert progress == sorted(progress)
             assert progress[-1] == count + 1
 
@@ -86,7 +86,7 @@ class TestAudit:
         clock.set(at(3_600))
         audit = await Ledger(dynamodb, stream, clock, "worker").audit()
         assert (audit.checked, audit.owed, audit.failed) == (8, 1, 0)
-        assert [(debt.conversation.id, debt.consumer) for debt in audit.debts] == [("c0", "k6")]
+        assert [(reaction.conversation.id, reaction.consumer) for reaction in audit.reactions] == [("c0", "k6")]
 
     async def test_a_busy_conversation_cannot_hide_a_dead_consumer(self, path: Path) -> None:
         """A turn a minute: the newest is always fresh, the first unseen one is not."""
@@ -96,9 +96,9 @@ class TestAudit:
                 rig.clock.set(at(60 * minute))
                 await rig.settle("c1", f"m{minute}")
                 await _see_all(rig, "well")
-            debts = (await rig.ledger.audit()).debts
-            assert [(debt.consumer, debt.since) for debt in debts] == [("dead", T0)]
-            assert debts[0].age == timedelta(minutes=9)
+            reactions = (await rig.ledger.audit()).reactions
+            assert [(reaction.consumer, reaction.since) for reaction in reactions] == [("dead", T0)]
+            assert reactions[0].age == timedelta(minutes=9)
 
     async def test_failures_are_reported_at_once(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
@@ -107,9 +107,9 @@ class TestAudit:
             await rig.store.fail("c1", "topics", through=T0, error="ValueError", now=T0)
             audit = await rig.ledger.audit()
             assert (audit.owed, audit.overdue, audit.failed, audit.clean) == (1, 0, 1, False)
-            assert audit.to_json()["debts"][0]["state"] == "failed"
+            assert audit.to_json()["reactions"][0]["state"] == "failed"
 
-    async def test_a_debt_counts_from_when_it_was_recorded(self, path: Path) -> None:
+    async def test_an_owed_reaction_counts_from_when_it_was_recorded(self, path: Path) -> None:
         """Imported history is not overdue the moment that it arrives."""
         with open_rig(path, registry_of("topics")) as rig:
             await rig.register()
@@ -117,8 +117,8 @@ class TestAudit:
             await rig.settler.settle(old)
             assert (await rig.ledger.audit()).clean
             rig.clock.advance(GRACE)
-            (debt,) = (await rig.ledger.audit()).debts
-            assert debt.since == T0
+            (reaction,) = (await rig.ledger.audit()).reactions
+            assert reaction.since == T0
 
     async def test_a_late_consumer_owes_nothing_from_before(self, path: Path) -> None:
         with open_rig(path, registry_of("topics", "late")) as rig:
@@ -127,8 +127,8 @@ class TestAudit:
             rig.clock.advance(MINUTE)
             await rig.register("late")
             await rig.settle("c2", "m1")
-            debts = (await rig.ledger.audit(grace=NO_GRACE)).debts
-            assert {(debt.conversation.id, debt.consumer) for debt in debts} == {
+            reactions = (await rig.ledger.audit(grace=NO_GRACE)).reactions
+            assert {(reaction.conversation.id, reaction.consumer) for reaction in reactions} == {
                 ("c1", "topics"),
                 ("c2", "topics"),
                 ("c2", "late"),
@@ -166,7 +166,7 @@ class TestAudit:
             for day in range(3):
                 since = begin + timedelta(days=day)
                 audit = await rig.ledger.audit(Selection(since=since, until=since + timedelta(days=1)), grace=NO_GRACE)
-                days.append([debt.conversation.id for debt in audit.debts])
+                days.append([reaction.conversation.id for reaction in audit.reactions])
             assert days == [["before"], ["last", "second", "first"], ["after"]]
 
 
@@ -194,7 +194,7 @@ class TestSweep:
             assert await rig.seen("topics", "c1") == await rig.seen("grade", "c1") == ["m1"]
             assert await rig.ledger.sweep() == ()
 
-    async def test_an_unpaid_debt_is_re_emitted_at_doubling_ages(self, path: Path) -> None:
+    async def test_an_owed_reaction_is_re_emitted_at_doubling_ages(self, path: Path) -> None:
         with open_rig(path, registry_of("topics")) as rig:
             await rig.register()
             await rig.settle("c1", "m1")
@@ -248,7 +248,7 @@ class TestSweep:
             await rig.settle("c1", "m1")
             await lose_events(rig)
             rig.clock.advance(GRACE)
-            assert [debt.consumer for debt in await rig.ledger.sweep(only=["grade"])] == ["grade"]
+            assert [reaction.consumer for reaction in await rig.ledger.sweep(only=["grade"])] == ["grade"]
             assert len(await rig.ledger.sweep()) == 2
 
 

@@ -19,7 +19,7 @@ from afterturn.web.pages.inbox import inbox_view
 def test_each_filter_is_a_parameter_of_the_api_with_the_same_description() -> None:
     app = FastAPI()
     app.include_router(router)
-    parameters = app.openapi()["paths"]["/conversations"]["get"]["parameters"]
+    parameters = app.openapi()["paths"][f"{API}/conversations"]["get"]["parameters"]
     described = {one["name"]: one.get("description") for one in parameters}
     for one in FILTERS:
         assert described[to_camel(one.filter.name)] == one.filter.help

@@ -29,7 +29,7 @@ class List:
 
 LISTS = [
     List("/work-orders", "workOrders", ("id",)),
-    List("/ledger/audit?grace=0s", "debts", ("conversationId", "consumer")),
+    List("/ledger/audit?grace=0s", "reactions", ("conversationId", "consumer")),
     List("/dead-letters", "deadLetters", ("id",)),
     List("/reactions/failed", "failures", ("consumer", "conversationId")),
 ]
@@ -137,7 +137,7 @@ async def test_what_is_done_with_those_before_meanwhile_leaves_none_out(rig: Rig
         await client.post(f"{API}/dead-letters/redrive", json={"ids": [one["id"] for one in heads["deadLetters"]]})
         names = [one["conversationId"] for one in heads["failures"]]
         await rig.backbone.store.request(names[0], ["topics"], now=rig.clock())
-        await rig.settle(heads["debts"][1]["conversationId"], "More.")
+        await rig.settle(heads["reactions"][1]["conversationId"], "More.")
         for one in LISTS:
             answer = await client.get(API + one.path, params=_params(one, limit="500", cursor=cursors[one.name]))
             met = told(one, answer.json()[one.name])

@@ -67,7 +67,7 @@ async def test_an_audit_names_what_is_owed_as_the_command_does(rig: Rig) -> None
     assert told.code == 3
     assert (found.pop("complete"), found.pop("nextCursor")) == (True, None)
     assert _without_ages(found) == _without_ages(told.json)
-    assert (len(short["debts"]), short["complete"], short["failed"]) == (1, False, found["failed"])
+    assert (len(short["reactions"]), short["complete"], short["failed"]) == (1, False, found["failed"])
     assert oak["checked"] == 1
 
 
@@ -80,7 +80,7 @@ async def test_a_sweep_puts_what_is_owed_into_the_stream_once(rig: Rig) -> None:
         again = (await client.post(f"{LEDGER}/sweep", json={})).json()
         after = (await client.get(f"{API}/stream")).json()
     assert (first["swept"], again["swept"]) == (2, 0)
-    assert {one["consumer"] for one in first["debts"]} == {"topics", "maintenance"}
+    assert {one["consumer"] for one in first["reactions"]} == {"topics", "maintenance"}
     assert after["retry"] == before["retry"] + 2
 
 
@@ -161,10 +161,10 @@ async def test_a_retired_consumer_owes_nothing_until_it_is_promoted(rig: Rig) ->
     rig.clock.advance(timedelta(hours=1))
     async with rig.client("root") as client:
         assert (await client.post(f"{API}/consumers/topics/retire")).json()["state"] == "retired"
-        owed = (await client.get(f"{LEDGER}/audit")).json()["debts"]
+        owed = (await client.get(f"{LEDGER}/audit")).json()["reactions"]
         assert [one["consumer"] for one in owed] == ["maintenance"]
         assert (await client.post(f"{API}/consumers/topics/promote")).json()["state"] == "live"
-        assert len((await client.get(f"{LEDGER}/audit")).json()["debts"]) == 2
+        assert len((await client.get(f"{LEDGER}/audit")).json()["reactions"]) == 2
         for name in ("nobody", "to%2Fpics", "%00", "a" * 401):
             answer = await client.post(f"{API}/consumers/{name}/retire")
             assert answer.status_code in (404, 422)

@@ -29,7 +29,7 @@ from afterturn.cli.output import facts, note, table, write_json
 from afterturn.config import Settings
 from afterturn.errors import AfterturnError, InvalidInput
 from afterturn.inbox.presentation import count, duration
-from afterturn.ledger.ledger import Audit, Debt, Selection
+from afterturn.ledger.ledger import Audit, OwedReaction, Selection
 from afterturn.web.api.shapes import read_stats
 
 Grace = Annotated[
@@ -63,8 +63,8 @@ def audit(
     if json_:
         write_json(report.to_json())
     else:
-        if report.debts:
-            _print_debts(report.debts)
+        if report.reactions:
+            _print_owed(report.reactions)
             print()
         print_audit(report)
     raise typer.Exit(Exit.OK if report.clean else Exit.OWED)
@@ -81,19 +81,19 @@ def print_audit(report: Audit) -> None:
     print(f"checked: {report.checked:,}  owed: {report.owed:,} ({parts})")
 
 
-def _print_debts(debts: Sequence[Debt]) -> None:
+def _print_owed(reactions: Sequence[OwedReaction]) -> None:
     table(
         ("CONVERSATION", "CONSUMER", "STATE", "FOR", "SINCE", "PROPERTY"),
         [
             (
-                debt.conversation.id,
-                debt.consumer,
-                debt.state.value,
-                duration(debt.age),
-                debt.since,
-                debt.conversation.property_id,
+                reaction.conversation.id,
+                reaction.consumer,
+                reaction.state.value,
+                duration(reaction.age),
+                reaction.since,
+                reaction.conversation.property_id,
             )
-            for debt in debts
+            for reaction in reactions
         ],
     )
 
@@ -119,10 +119,10 @@ def sweep(
     part = selection(since, until, property_id)
     caught = asyncio.run(_sweep(settings, None if part == Selection() else part, grace, everything=everything))
     if json_:
-        write_json({"swept": len(caught), "debts": [debt.to_json() for debt in caught]})
+        write_json({"swept": len(caught), "reactions": [reaction.to_json() for reaction in caught]})
         return
     if caught:
-        _print_debts(caught)
+        _print_owed(caught)
         print()
     facts([("swept", len(caught))])
     if caught:
@@ -131,7 +131,7 @@ def sweep(
 
 async def _sweep(
     settings: Settings, part: Selection | None, grace: str | None, *, everything: bool
-) -> tuple[Debt, ...]:
+) -> tuple[OwedReaction, ...]:
     async with open_existing(settings) as backbone:
         return await backbone.ledger.sweep(
             part, grace=read_grace(grace, settings), everything=everything, progress=_counter("conversations")

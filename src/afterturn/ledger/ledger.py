@@ -22,7 +22,7 @@ from afterturn.store.port import ConsumerState, Range, Registration, Store, Stor
 from afterturn.stream.port import Publisher
 
 
-class DebtState(StrEnum):
+class OwedState(StrEnum):
     """``waiting``: the debounce may still run. ``overdue``: it should have run. ``failed``: its attempts are used up.
 
     A reaction in any of these states is owed.
@@ -34,7 +34,7 @@ class DebtState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
+class OwedReaction:
     """A consumer has not seen a conversation's newest turns.
 
     ``since``: when the store recorded the first turn that it has not seen. ``age`` is counted from there, so that
@@ -44,7 +44,7 @@ class Debt:
 
     conversation: Conversation
     consumer: str
-    state: DebtState
+    state: OwedState
     since: datetime
     age: timedelta
 
@@ -60,44 +60,44 @@ class Debt:
         }
 
 
-async def debts_of(
+async def owed_reactions(
     conversation: Conversation,
     registrations: Mapping[str, Registration],
     store: StoreReader,
     now: datetime,
     grace: timedelta,
-) -> list[Debt]:
+) -> list[OwedReaction]:
     """Every reaction that is owed to a conversation."""
-    debts = []
+    reactions = []
     for name, state in reaction_states(conversation, registrations).items():
         if state is ReactionState.FRESH:
             continue
         registration = registrations[name]
         since = await _owed_since(conversation, name, registration, store)
         age = max(now - since, timedelta(0))
-        debts.append(Debt(conversation, name, debt_state(state, age, registration, grace), since, age))
-    return debts
+        reactions.append(OwedReaction(conversation, name, owed_state(state, age, registration, grace), since, age))
+    return reactions
 
 
-def debt_state(state: ReactionState, age: timedelta, registration: Registration, grace: timedelta) -> DebtState:
+def owed_state(state: ReactionState, age: timedelta, registration: Registration, grace: timedelta) -> OwedState:
     """The state of a reaction that is owed for ``age``.
 
     A consumer's own ``max_wait`` is added to the grace period: waiting that long is its debounce at work.
     """
     if state is ReactionState.FAILED:
-        return DebtState.FAILED
-    return DebtState.OVERDUE if age >= overdue_after(registration, grace) else DebtState.WAITING
+        return OwedState.FAILED
+    return OwedState.OVERDUE if age >= overdue_after(registration, grace) else OwedState.WAITING
 
 
 def overdue_after(registration: Registration, grace: timedelta) -> timedelta:
-    """The age from which a debt is overdue; without a grace period every debt is."""
+    """The age from which an owed reaction is overdue; without a grace period each is."""
     return grace + registration.max_wait if grace else timedelta(0)
 
 
 def remind(age: timedelta, age_before: timedelta | None, first: timedelta) -> bool:
-    """Whether a sweep re-emits a debt: at ages that double from ``first``, so that a hopeless one costs little.
+    """Whether a sweep re-emits an owed reaction: at ages that double from ``first``, so an old one costs little.
 
-    ``age_before``: the debt's age at the sweep before this one (None where there was none, or no debt yet).
+    ``age_before``: the reaction's age at the sweep before this one (None if there was none, or it was not owed yet).
     """
     if age < first:
         return False
@@ -133,34 +133,34 @@ _SWEPT = "ledger.swept"
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit. ``debts``: the reactions that are overdue or failed. ``waiting``: those that may still
-    run in time. Clean: none is overdue or failed.
+    """The result of an audit. ``reactions``: those that are overdue or failed. ``waiting``: those that may still run
+    in time. Clean: none is overdue or failed.
     """
 
     checked: int
-    debts: tuple[Debt, ...]
+    reactions: tuple[OwedReaction, ...]
     at: datetime
-    waiting: tuple[Debt, ...] = ()
+    waiting: tuple[OwedReaction, ...] = ()
 
     @property
     def clean(self) -> bool:
-        return not self.debts
+        return not self.reactions
 
     @property
     def overdue(self) -> int:
-        return sum(debt.state is DebtState.OVERDUE for debt in self.debts)
+        return sum(reaction.state is OwedState.OVERDUE for reaction in self.reactions)
 
     @property
     def failed(self) -> int:
-        return sum(debt.state is DebtState.FAILED for debt in self.debts)
+        return sum(reaction.state is OwedState.FAILED for reaction in self.reactions)
 
     @property
     def owed(self) -> int:
         """Waiting, overdue and failed together."""
-        return len(self.debts) + len(self.waiting)
+        return len(self.reactions) + len(self.waiting)
 
     def counts(self) -> dict[str, Any]:
-        """The result without its debts, as JSON."""
+        """The result without its reactions, as JSON."""
         return {
             "clean": self.clean,
             "checked": self.checked,
@@ -171,7 +171,7 @@ class Audit:
         }
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.counts(), "debts": [debt.to_json() for debt in self.debts]}
+        return {**self.counts(), "reactions": [reaction.to_json() for reaction in self.reactions]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +213,17 @@ class Ledger:
         """
         now = self._clock()
         registrations = await self._store.registrations()
-        debts: list[Debt] = []
+        reactions: list[OwedReaction] = []
         checked = 0
         async for conversation in iterate(self._store, (selection or Selection()).range()):
-            debts += await debts_of(conversation, registrations, self._store, now, grace)
+            reactions += await owed_reactions(conversation, registrations, self._store, now, grace)
             checked += 1
             if checked % _READ == 0:
                 progress(checked)
         progress(checked)
-        late = tuple(debt for debt in debts if debt.state is not DebtState.WAITING)
-        waiting = tuple(debt for debt in debts if debt.state is DebtState.WAITING)
-        return Audit(checked=checked, debts=late, at=now, waiting=waiting)
+        late = tuple(reaction for reaction in reactions if reaction.state is not OwedState.WAITING)
+        waiting = tuple(reaction for reaction in reactions if reaction.state is OwedState.WAITING)
+        return Audit(checked=checked, reactions=late, at=now, waiting=waiting)
 
     async def sweep(
         self,
@@ -233,32 +233,32 @@ class Ledger:
         everything: bool = False,
         only: Collection[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> tuple[Debt, ...]:
+    ) -> tuple[OwedReaction, ...]:
         """Put what is owed into the stream again, and return it.
 
-        A debt is reminded of at ages that double from when it is overdue; ``everything`` reminds of all. ``only``: of
-        these consumers. Failed reactions are left alone: they are retried on demand, or by the next turn.
+        It is re-emitted at ages that double from when it is overdue; ``everything`` re-emits all. ``only``: of these
+        consumers. Failed reactions are left alone: they are retried on demand, or by the next turn.
         """
         before = await self._store.checkpoint(_SWEPT)
         audit = await self.audit(selection, grace=grace, progress=progress)
         registrations = await self._store.registrations()
         caught = []
-        for debt in audit.debts:
-            first = overdue_after(registrations[debt.consumer], grace)
-            age_before = None if before is None else before - debt.since
-            if only is not None and debt.consumer not in only:
+        for reaction in audit.reactions:
+            first = overdue_after(registrations[reaction.consumer], grace)
+            age_before = None if before is None else before - reaction.since
+            if only is not None and reaction.consumer not in only:
                 continue
-            if debt.state is DebtState.OVERDUE and (everything or remind(debt.age, age_before, first)):
-                await self._emit(debt.conversation, debt.consumer, FlushMode.IMMEDIATE)
-                telemetry.debts_swept.labels(consumer=debt.consumer).inc()
+            if reaction.state is OwedState.OVERDUE and (everything or remind(reaction.age, age_before, first)):
+                await self._emit(reaction.conversation, reaction.consumer, FlushMode.IMMEDIATE)
+                telemetry.reactions_reemitted.labels(consumer=reaction.consumer).inc()
                 telemetry.log(
-                    "debt_swept",
+                    "reaction_reemitted",
                     level=logging.WARNING,
-                    consumer=debt.consumer,
-                    conversation_id=debt.conversation.id,
-                    age_s=int(debt.age.total_seconds()),
+                    consumer=reaction.consumer,
+                    conversation_id=reaction.conversation.id,
+                    age_s=int(reaction.age.total_seconds()),
                 )
-                caught.append(debt)
+                caught.append(reaction)
         if selection is None and only is None:
             await self._store.save_checkpoint(_SWEPT, audit.at)
         return tuple(caught)

@@ -1,4 +1,4 @@
-"""Content that is hard to lay out: long names, many scripts, many consumers, failures, debts and files."""
+"""Content that is hard to lay out: long names, many scripts, many consumers, failures, owed reactions and files."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from afterturn.clock import EPOCH, parse_duration, to_text
 from afterturn.errors import NotFound
 from afterturn.inbox.cursor import decode_position, encode_position
 from afterturn.inbox.filters import BY_NAME
-from afterturn.ledger.ledger import Debt, Selection
+from afterturn.ledger.ledger import OwedReaction, Selection
 from afterturn.model import Id, Label, Record, Time
 from afterturn.store.pagination import key_of
 from afterturn.store.port import RecencyKey
@@ -40,7 +40,7 @@ from afterturn.web.api.common import (
 )
 from afterturn.web.errors import API, HttpError
 
-_MOST_DEBTS = 500
+_MOST_REACTIONS = 500
 
 router = APIRouter(prefix=f"{API}/ledger", route_class=JsonRoute, tags=["ledger"])
 
@@ -104,22 +104,24 @@ async def audit(
 ) -> JSONResponse:
     """List each reaction that is overdue or failed, and count those that are owed.
 
-    Reads every row of the selection; `limit` applies to the debts in the response.
+    Reads every row of the selection; `limit` applies to the reactions in the response.
     """
     grace = _grace(parameters.grace, backbone)
-    bound = ("debts", parameters.since, parameters.until, parameters.property, grace)
+    bound = ("reactions", parameters.since, parameters.until, parameters.property, grace)
     after = None
     if parameters.cursor is not None:
         at, conversation_id, consumer = decode_position(parameters.cursor, bound, datetime, str, str)
         after = _order(RecencyKey(at, conversation_id), consumer)
     report = await backbone.ledger.audit(_selection(parameters), grace=grace)
-    debts = sorted(report.debts, key=_order_of)
+    reactions = sorted(report.reactions, key=_order_of)
     return list_response(
-        "debts",
-        [debt for debt in debts if after is None or _order_of(debt) > after],
+        "reactions",
+        [reaction for reaction in reactions if after is None or _order_of(reaction) > after],
         parameters.limit,
-        Debt.to_json,
-        lambda debt: encode_position(bound, debt.conversation.recency, debt.conversation.id, debt.consumer),
+        OwedReaction.to_json,
+        lambda reaction: encode_position(
+            bound, reaction.conversation.recency, reaction.conversation.id, reaction.consumer
+        ),
         **report.counts(),
     )
 
@@ -134,8 +136,8 @@ async def sweep(caller: OnCall, backbone: OpenBackbone, body: SweepBody) -> JSON
     swept = await backbone.ledger.sweep(
         None if part == Selection() else part, grace=_grace(body.grace, backbone), everything=body.everything
     )
-    shown = [debt.to_json() for debt in swept[:_MOST_DEBTS]]
-    return json_response({"swept": len(swept), "debts": shown, "complete": len(swept) <= _MOST_DEBTS})
+    shown = [reaction.to_json() for reaction in swept[:_MOST_REACTIONS]]
+    return json_response({"swept": len(swept), "reactions": shown, "complete": len(swept) <= _MOST_REACTIONS})
 
 
 @router.post(
@@ -179,8 +181,8 @@ async def show_replay(
     return json_response(replay.to_json())
 
 
-def _order_of(debt: Debt) -> tuple[timedelta, str, str]:
-    return _order(key_of(debt.conversation), debt.consumer)
+def _order_of(reaction: OwedReaction) -> tuple[timedelta, str, str]:
+    return _order(key_of(reaction.conversation), reaction.consumer)
 
 
 def _order(row: RecencyKey, consumer: str) -> tuple[timedelta, str, str]:

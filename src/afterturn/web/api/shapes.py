@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from afterturn.backbone import Backbone
 from afterturn.clock import to_text
 from afterturn.errors import AfterturnError, EngineUnavailable, StreamUnavailable
-from afterturn.ledger.ledger import DebtState
+from afterturn.ledger.ledger import OwedState
 from afterturn.model import Conversation, Direction, Id, Message, Record, Role, SettledTurn, Time, WorkOrder
 from afterturn.reactions.state import ReactionState
 from afterturn.store.port import ConsumerState, Failure, Registration
@@ -121,10 +121,10 @@ class WorkOrdersShape(ListShape):
     work_orders: tuple[WorkOrder, ...]
 
 
-class DebtShape(Record):
+class OwedReactionShape(Record):
     conversation_id: Id
     consumer: str
-    state: DebtState
+    state: OwedState
     settled_at: Time | None
     owed_since: Time
     age_seconds: int
@@ -139,12 +139,12 @@ class AuditShape(ListShape):
     waiting: int
     overdue: int
     failed: int
-    debts: tuple[DebtShape, ...]
+    reactions: tuple[OwedReactionShape, ...]
 
 
 class SweptShape(Record):
     swept: int
-    debts: tuple[DebtShape, ...]
+    reactions: tuple[OwedReactionShape, ...]
     complete: Annotated[bool, Field(description="False if there are more than are listed.")]
 
 
@@ -369,7 +369,7 @@ _ORDER = {
     "status": "open",
 }
 _REACTION = {"conversationId": "c-17", "consumer": "topics"}
-_DEBT = {**_REACTION, "state": "overdue", "settledAt": _SETTLED, "owedSince": _SETTLED, "ageSeconds": 431}
+_OWED_REACTION = {**_REACTION, "state": "overdue", "settledAt": _SETTLED, "owedSince": _SETTLED, "ageSeconds": 431}
 _DEPTH = {"main": 3, "retry": 0, "dead": 0, "oldestAt": None}
 _DEAD_LETTER = {
     "id": "17",
@@ -410,10 +410,10 @@ EXAMPLES: Mapping[type[Record], Mapping[str, Any]] = {
         "waiting": 2,
         "overdue": 1,
         "failed": 0,
-        "debts": [_DEBT],
+        "reactions": [_OWED_REACTION],
         **_LAST,
     },
-    SweptShape: {"swept": 1, "debts": [_DEBT], "complete": True},
+    SweptShape: {"swept": 1, "reactions": [_OWED_REACTION], "complete": True},
     ReplayShape: {"id": "0d1f2f3a4b5c6d7e8f90a1b2c3d4e5f6", "state": "running", "emitted": 0, "startedAt": _SETTLED},
     DepthShape: _DEPTH,
     StatsShape: {

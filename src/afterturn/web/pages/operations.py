@@ -1,4 +1,4 @@
-"""``/operations``: stages, consumers, failed reactions, dead letters and debts. For on-call and admins."""
+"""``/operations``: stages, consumers, failed reactions, dead letters and owed reactions. For on-call and admins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from afterturn.backbone import Backbone
 from afterturn.errors import InvalidQuery
 from afterturn.inbox import TimeWindow
 from afterturn.inbox.presentation import count, duration
-from afterturn.ledger.ledger import DebtState, Selection
+from afterturn.ledger.ledger import OwedState, Selection
 from afterturn.model import parse
 from afterturn.store.port import ConsumerState, Registration
 from afterturn.web.api import reactions, stream
@@ -77,7 +77,7 @@ async def show_operations(
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=backbone.settings.grace)
     registered = await backbone.store.registrations()
-    overdue = [debt for debt in audit.debts if debt.state is DebtState.OVERDUE]
+    overdue = [reaction for reaction in audit.reactions if reaction.state is OwedState.OVERDUE]
     return render(
         request,
         "operations.html",
@@ -89,7 +89,7 @@ async def show_operations(
         more_letters=letters is not None and len(letters) > _SHOWN,
         failures=failures[:_SHOWN],
         more_failures=len(failures) > _SHOWN,
-        debts=(*overdue, *audit.waiting)[:_SHOWN],
+        reactions=(*overdue, *audit.waiting)[:_SHOWN],
         audit=audit,
         window=window,
         windows=_links(TimeWindow, window, plots=past.span.value),

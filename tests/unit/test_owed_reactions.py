@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract.samples import T0, at
 
-from afterturn.ledger.ledger import Debt, DebtState, Selection, doublings, overdue_after, remind
+from afterturn.ledger.ledger import OwedReaction, OwedState, Selection, doublings, overdue_after, remind
 from afterturn.model import Conversation, StoredStamp
 from afterturn.reactions.state import ReactionState, reaction_state, reaction_states
 from afterturn.store.port import ConsumerState, Range, Registration
@@ -73,12 +73,12 @@ class TestState:
 
 
 class TestReminding:
-    def test_a_debt_is_overdue_after_grace_and_debounce(self) -> None:
+    def test_an_owed_reaction_is_overdue_after_grace_and_debounce(self) -> None:
         assert overdue_after(registration(), GRACE) == timedelta(minutes=7)
         assert overdue_after(registration(), timedelta(0)) == timedelta(0)
 
     def test_ages_double(self) -> None:
-        """Swept every minute for a day, a hopeless debt is reminded of at 2, 4, 8, … minutes."""
+        """Swept every minute for a day, a hopeless reaction is reminded of at 2, 4, 8, … minutes."""
         reminded = [
             minute
             for minute in range(1, 1_440)
@@ -103,7 +103,7 @@ class TestReminding:
         assert remind(timedelta(days=9), None, GRACE)
         assert not remind(timedelta(minutes=1), None, GRACE)
 
-    def test_without_grace_every_debt_is_reminded_of(self) -> None:
+    def test_without_grace_every_owed_reaction_is_reminded_of(self) -> None:
         assert remind(timedelta(0), timedelta(0), timedelta(0))
 
     def test_a_sweep_whose_clock_stepped_back_reminds_of_nothing_twice(self) -> None:
@@ -146,9 +146,9 @@ class TestWindows:
         assert Selection(property_id="UNASSIGNED").range() == Range(of_property=True, property_id=None)
 
     @pytest.mark.usefixtures("host")
-    def test_a_debt_is_told_in_utc(self) -> None:
-        debt = Debt(conversation(), "topics", DebtState.OVERDUE, since=T0, age=timedelta(seconds=61.9))
-        assert debt.to_json() == {
+    def test_an_owed_reaction_is_told_in_utc(self) -> None:
+        reaction = OwedReaction(conversation(), "topics", OwedState.OVERDUE, since=T0, age=timedelta(seconds=61.9))
+        assert reaction.to_json() == {
             "conversationId": "c1",
             "consumer": "topics",
             "state": "overdue",
