@@ -118,10 +118,12 @@ def settle(
     newest = invariants.newest_message_at(before.newest_message_at, added, now)
     last_message_at = max(filter(None, (newest, before.last_message_at)), default=None)
     occurred, recorded = to_text(occurred_at), to_text(now)
+    newest_text = rows.text_or_none(newest)
+    last_text = newest_text if last_message_at is newest else rows.text_or_none(last_message_at)
     set_preview, preview = _preview(before, added)
     columns = (
-        rows.text_or_none(newest),
-        rows.text_or_none(last_message_at),
+        newest_text,
+        last_text,
         occurred,
         recorded,
         last_seq,
@@ -139,7 +141,7 @@ def settle(
                 meta.id,
                 *rows.meta_values(meta),
                 to_text(created_at),
-                to_text(last_message_at or created_at),
+                last_text or to_text(created_at),
             ),
         )
         channel, property_id = meta.channel, meta.property_id
@@ -147,7 +149,7 @@ def settle(
         connection.execute(
             f"UPDATE conversations SET {set_preview}newest_message_at = ?, last_message_at = ?, settled_at = ?, "
             "recorded_at = ?, message_count = ?, settled_count = ?, recency = ifnull(?, created_at) WHERE id = ?",
-            (*preview, *columns, rows.text_or_none(last_message_at), meta.id),
+            (*preview, *columns, last_text, meta.id),
         )
         channel, property_id = Channel(head.channel), _merge(connection, head, meta)
         if head.closed_seq is not None:
@@ -234,8 +236,9 @@ def _merge(connection: sqlite3.Connection, head: _Head, meta: ConversationMeta) 
     property_id = invariants.merge_property(head.property_id, meta.property_id, pinned=head.property_pinned)
     participants, contact_name = head.participants, head.contact_name
     if meta.participants:
-        merged = invariants.merge_participants(tuple(rows.from_dump(participants)), meta.participants)
-        participants = to_dump(merged)
+        stored = tuple(rows.from_dump(participants))
+        merged = invariants.merge_participants(stored, meta.participants)
+        participants = participants if merged == stored else to_dump(merged)
         contact_name = invariants.merge_contact_name(merged, contact_name, meta.participants, meta.contact_name)
     if (property_id, participants, contact_name) != (head.property_id, head.participants, head.contact_name):
         connection.execute(
