@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 Clock = Callable[[], datetime]
 """Tells the present time as an aware UTC datetime."""
@@ -34,6 +35,7 @@ def to_text(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
+@lru_cache(maxsize=4096)  # the times of a row and of its stamps are mostly the same
 def from_text(text: str) -> datetime:
     """The inverse of :func:`to_text`; for text that afterturn itself wrote."""
     return datetime.fromisoformat(text)

@@ -54,6 +54,7 @@ WORK_ORDER = "id, conversation_id, property_id, category, urgency, message_id, o
 _CHANNELS = {channel.value: channel for channel in Channel}
 _DIRECTIONS = {direction.value: direction for direction in Direction}
 _ROLES = {role.value: role for role in Role}
+_STATUSES = {status.value: status for status in Status}
 
 
 from_dump = from_json
@@ -76,7 +77,7 @@ def conversation(row: tuple[Any, ...], reactions: Mapping[str, StoredStamp]) -> 
         property_id=row[2],
         type=row[3],
         participants=tuple(from_dump(row[4])),
-        status=Status(row[5]),
+        status=_STATUSES[row[5]],
         synthetic=bool(row[6]),
         gauntlet=bool(row[7]),
         created_at=from_text(row[8]),
