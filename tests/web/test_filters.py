@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from pydantic.alias_generators import to_camel
 from tests.contract.samples import T0
 from tests.docs.reference import commands
+from tests.web.rig import API
 
 from afterturn.cli.app import app
 from afterturn.inbox import InboxQuery
