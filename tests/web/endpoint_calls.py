@@ -90,7 +90,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", f"{API}/stats"): Call(CallerRole.ON_CALL),
     ("GET", f"{API}/dead-letters"): Call(CallerRole.ON_CALL),
     ("POST", f"{API}/dead-letters/redrive"): Call(CallerRole.ON_CALL, body={"all": True}),
-    ("GET", f"{API}/dead-letters/{{letter_id}}"): Call(CallerRole.ON_CALL, fill={"letter_id": "{letter}"}),
+    ("GET", f"{API}/dead-letters/{{dead_letter_id}}"): Call(CallerRole.ON_CALL, fill={"dead_letter_id": "{letter}"}),
     ("GET", f"{API}/reactions/failed"): Call(CallerRole.ON_CALL),
     ("POST", f"{API}/reactions/retry"): Call(CallerRole.ON_CALL, body={"all": True}),
     ("GET", f"{API}/consumers"): Call(CallerRole.ON_CALL),

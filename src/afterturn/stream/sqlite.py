@@ -84,7 +84,7 @@ class SqliteStream:
         beyond = int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0
 
         def unit(connection: sqlite3.Connection) -> list[DeadLetter]:
-            letters = connection.execute(
+            dead_letters = connection.execute(
                 "SELECT id, consumer, group_id, body, reason, receives, published_at, died_at FROM dead_letters "
                 "WHERE id > ? ORDER BY id LIMIT ?",
                 (beyond, limit),
@@ -101,7 +101,7 @@ class SqliteStream:
                     published_at=from_text(row[6]),
                     died_at=from_text(row[7]),
                 )
-                for row in letters
+                for row in dead_letters
             ]
 
         return await self._read(unit)
@@ -111,13 +111,13 @@ class SqliteStream:
 
         def unit(connection: sqlite3.Connection) -> int:
             moved = 0
-            for letter_id in ids:
+            for dead_letter_id in ids:
                 row = connection.execute(
-                    "SELECT group_id, event_id, body, consumer FROM dead_letters WHERE id = ?", (letter_id,)
+                    "SELECT group_id, event_id, body, consumer FROM dead_letters WHERE id = ?", (dead_letter_id,)
                 ).fetchone()
                 if row is not None:
                     put(connection, row[0], row[1], row[2], now, row[3])
-                    connection.execute("DELETE FROM dead_letters WHERE id = ?", (letter_id,))
+                    connection.execute("DELETE FROM dead_letters WHERE id = ?", (dead_letter_id,))
                     moved += 1
             return moved
 

@@ -47,12 +47,12 @@ class DeadLetterQueue:
     async def list(self, limit: int) -> list[tuple[DeadLetter, int]]:
         """The oldest dead letters, each with its order among those of the same time."""
         async with _Scan(self._client, self._dead) as scan:
-            letters: dict[str, tuple[DeadLetter, int]] = {}
-            while len(letters) < limit and (batch := await scan.more()):
+            dead_letters: dict[str, tuple[DeadLetter, int]] = {}
+            while len(dead_letters) < limit and (batch := await scan.more()):
                 for message in batch:
-                    letter = records.dead_letter(self._queue, message)
-                    letters.setdefault(letter.id, (letter, records.order_of(message)))
-        return list(letters.values())
+                    dead_letter = records.dead_letter(self._queue, message)
+                    dead_letters.setdefault(dead_letter.id, (dead_letter, records.order_of(message)))
+        return list(dead_letters.values())
 
     async def redrive(self, ids: Collection[str]) -> set[str]:
         """Send dead letters to their queue again, oldest first; returns the ids of those that SQS accepted.
@@ -77,13 +77,13 @@ class DeadLetterQueue:
             for message in messages:
                 by_id.setdefault(records.dead_letter_id(message), []).append(message)
             moved: set[str] = set()
-            letter_ids = list(by_id)
-            for begin in range(0, len(letter_ids), sqs.MAX_ENTRIES):
-                chunk = letter_ids[begin : begin + sqs.MAX_ENTRIES]
+            dead_letter_ids = list(by_id)
+            for begin in range(0, len(dead_letter_ids), sqs.MAX_ENTRIES):
+                chunk = dead_letter_ids[begin : begin + sqs.MAX_ENTRIES]
                 emission = uuid.uuid4().hex
-                redriven = [records.redriven(by_id[letter_id][0], emission) for letter_id in chunk]
+                redriven = [records.redriven(by_id[dead_letter_id][0], emission) for dead_letter_id in chunk]
                 accepted = [chunk[position] for position in await sqs.send(self._client, self._live, redriven)]
-                await scan.delete([message for letter_id in accepted for message in by_id[letter_id]])
+                await scan.delete([message for dead_letter_id in accepted for message in by_id[dead_letter_id]])
                 moved |= set(accepted)
         return moved
 

@@ -46,8 +46,10 @@ class RedriveBody(Record):
         return self
 
 
-def _letter_id(letter_id: Annotated[str, Path(description="The id of a dead letter.", max_length=2_000)]) -> str:
-    return unquoted(letter_id)
+def _dead_letter_id(
+    dead_letter_id: Annotated[str, Path(description="The id of a dead letter.", max_length=2_000)],
+) -> str:
+    return unquoted(dead_letter_id)
 
 
 @router.get(
@@ -82,13 +84,13 @@ async def list_dead_letters(
     after = None
     if parameters.cursor is not None:
         after = DeadLetterKey(*decode_position(parameters.cursor, "dead letters", datetime, str))
-    letters = await backbone.stream.dead_letters(after=after, limit=parameters.limit + 1)
+    dead_letters = await backbone.stream.dead_letters(after=after, limit=parameters.limit + 1)
     return list_response(
         "deadLetters",
-        letters,
+        dead_letters,
         parameters.limit,
         shapes.dead_letter,
-        lambda letter: encode_position("dead letters", letter.died_at, letter.id),
+        lambda dead_letter: encode_position("dead letters", dead_letter.died_at, dead_letter.id),
     )
 
 
@@ -98,7 +100,7 @@ async def list_dead_letters(
 )
 async def redrive(caller: OnCall, backbone: OpenBackbone, body: RedriveBody) -> JSONResponse:
     """Send dead letters to their queue again. Turns that were handled since are not handled twice."""
-    known = [letter.id for letter in await backbone.stream.dead_letters(limit=_ALL)]
+    known = [dead_letter.id for dead_letter in await backbone.stream.dead_letters(limit=_ALL)]
     if not set(body.ids) <= set(known):
         raise NotFound(_NO_LETTER)
     chosen = known if body.all else list(dict.fromkeys(body.ids))
@@ -106,18 +108,18 @@ async def redrive(caller: OnCall, backbone: OpenBackbone, body: RedriveBody) -> 
 
 
 @router.get(
-    "/dead-letters/{letter_id}",
+    "/dead-letters/{dead_letter_id}",
     responses=responses(shapes.DeadLetterShape, "The dead letter.", 404),
 )
 async def show_dead_letter(
-    caller: OnCall, backbone: OpenBackbone, letter_id: Annotated[str, Depends(_letter_id)]
+    caller: OnCall, backbone: OpenBackbone, dead_letter_id: Annotated[str, Depends(_dead_letter_id)]
 ) -> JSONResponse:
     """Show a dead letter with its body."""
-    letters = await backbone.stream.dead_letters(limit=_ALL)
-    letter = next((letter for letter in letters if letter.id == letter_id), None)
-    if letter is None:
+    dead_letters = await backbone.stream.dead_letters(limit=_ALL)
+    dead_letter = next((dead_letter for dead_letter in dead_letters if dead_letter.id == dead_letter_id), None)
+    if dead_letter is None:
         raise NotFound(_NO_LETTER)
-    return json_response(shapes.dead_letter(letter))
+    return json_response(shapes.dead_letter(dead_letter))
 
 
 _NO_LETTER = "there is no such dead letter; GET /api/v1/dead-letters lists them"

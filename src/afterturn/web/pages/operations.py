@@ -72,7 +72,7 @@ async def show_operations(
     """
     now = await take_sample(backbone)
     past = _past(request, now.at, plots)
-    letters = await or_none(backbone.stream.dead_letters(limit=_SHOWN + 1))
+    dead_letters = await or_none(backbone.stream.dead_letters(limit=_SHOWN + 1))
     failures = await backbone.store.failures(limit=_SHOWN + 1)
     window = _window(owed)
     audit = await backbone.ledger.audit(_selection(backbone, window), grace=backbone.settings.grace)
@@ -85,8 +85,8 @@ async def show_operations(
         consumers=consumers(now, past, registered, backbone.registry.signalled),
         here=address(PATH, [("owed", window.value), ("plots", past.span.value)]),
         spans=_links(Span, past.span, owed=window.value),
-        letters=None if letters is None else letters[:_SHOWN],
-        more_letters=letters is not None and len(letters) > _SHOWN,
+        dead_letters=None if dead_letters is None else dead_letters[:_SHOWN],
+        more_dead_letters=dead_letters is not None and len(dead_letters) > _SHOWN,
         failures=failures[:_SHOWN],
         more_failures=len(failures) > _SHOWN,
         reactions=(*overdue, *audit.waiting)[:_SHOWN],
@@ -109,9 +109,13 @@ async def show_stages(request: Request, caller: OnCall, backbone: OpenBackbone, 
 async def redrive(caller: OnCall, backbone: OpenBackbone, form: FormData) -> Response:
     """Redrive dead letters; turns that were handled since are not handled twice."""
     body = parse(stream.RedriveBody, {"ids": form.getlist("id"), "all": form.get("all", "") == "1"})
-    known = {letter.id for letter in await backbone.stream.dead_letters(limit=1_000_000)}
+    known = {dead_letter.id for dead_letter in await backbone.stream.dead_letters(limit=1_000_000)}
     # A missing letter was redriven already, for example by a second click.
-    ids = [letter_id for letter_id in dict.fromkeys(body.ids) if letter_id in known] if body.ids else sorted(known)
+    ids = (
+        [dead_letter_id for dead_letter_id in dict.fromkeys(body.ids) if dead_letter_id in known]
+        if body.ids
+        else sorted(known)
+    )
     return _done("redriven", await backbone.stream.redrive(ids) if ids else 0)
 
 
