@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constraints.txt
 EMULATOR := .venv-ministack
-PYTEST := $(BIN)/pytest --quiet --numprocesses 2 --dist worksteal
+PYTEST := $(BIN)/pytest --quiet --numprocesses 3 --dist worksteal
 
 PYTHONS := python3 python3.11 python3.12 python3.13 python3.14 python
 OTHER_PYTHONS := $(PYTHONS) $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
@@ -19,8 +19,8 @@ FAST := tests/unit tests/contract/test_*_sqlite.py tests/contract/test_reactions
   --ignore tests/unit/test_single_purpose_processes.py --ignore tests/unit/test_lambda_bridge.py \
   --ignore tests/unit/channels/ses/test_send.py --ignore tests/unit/channels/ses/test_fetch.py
 
-CHROMIUM := $(or $(AFTERTURN_TEST_CHROMIUM),/usr/bin/chromium)
-CHROMIUM_PACKAGES := chromium fonts-dejavu-core
+CHROMIUM := $(or $(AFTERTURN_TEST_CHROMIUM),/usr/bin/chromium-headless-shell)
+CHROMIUM_PACKAGES := chromium-headless-shell fonts-dejavu-core
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check check-pythons fast thorough lint format docs bench crash fuzz pins clean

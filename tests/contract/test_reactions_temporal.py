@@ -22,7 +22,7 @@ QUICK = timedelta(milliseconds=500)
 """How soon the server finds out that a worker is dead, where a test waits for that."""
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=["dev", pytest.param("skipping", marks=pytest.mark.thorough)])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with SERVERS[request.param]() as started:
         yield started

@@ -18,7 +18,7 @@ from tests.web.pages.demo import Site, open_site
 from afterturn.clock import Clock, system_clock
 from afterturn.web.server import address_of, bind, serve
 
-CHROMIUM = Path(os.environ.get("AFTERTURN_TEST_CHROMIUM", "/usr/bin/chromium"))
+CHROMIUM = Path(os.environ.get("AFTERTURN_TEST_CHROMIUM", "/usr/bin/chromium-headless-shell"))
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -36,7 +36,7 @@ T = TypeVar("T")
 @contextmanager
 def chromium() -> Iterator[Browser]:
     if not CHROMIUM.exists():
-        reason = f"{CHROMIUM} is missing; on Debian: apt-get install chromium"
+        reason = f"{CHROMIUM} is missing; on Debian: apt-get install chromium-headless-shell"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
