@@ -17,7 +17,7 @@ from afterturn.clock import to_text
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Status, StoredStamp
 from afterturn.store.dynamodb import RecencyLayouts, keys, rows
 from afterturn.store.dynamodb.plans import recency_attributes
-from afterturn.store.dynamodb.requests import Plain, to_item
+from afterturn.store.dynamodb.requests import Attributes, to_item
 from afterturn.store.dynamodb.rows import preview_json
 from afterturn.store.invariants import to_dump
 
@@ -50,13 +50,13 @@ async def load(client: Any, table: str, conversations: int) -> None:
     await asyncio.gather(*(writer() for _ in range(_WRITERS)))
 
 
-def batches(conversations: int) -> Iterator[list[Plain]]:
+def batches(conversations: int) -> Iterator[list[Attributes]]:
     chance = random.Random(conversations)
     for first in range(0, conversations, _BATCH):
         yield [item(number, chance) for number in range(first, min(first + _BATCH, conversations))]
 
 
-def item(number: int, chance: random.Random) -> Plain:
+def item(number: int, chance: random.Random) -> Attributes:
     """A conversation of eight turns that every consumer has seen."""
     property_id = None if chance.random() < 1 / 8 else property_name(chance.randrange(PROPERTIES))
     last = NOW - chance.random() * _YEAR
@@ -95,8 +95,8 @@ def _answer(at: datetime) -> Message:
     return Message(id="message-16", direction=Direction.OUTBOUND, role=Role.AGENT, text=text, at=at)
 
 
-def _stamp(consumer: str, through: datetime, chance: random.Random) -> Plain:
-    data: dict[str, Plain] = {
+def _stamp(consumer: str, through: datetime, chance: random.Random) -> Attributes:
+    data: dict[str, Attributes] = {
         "topics": {"topics": chance.sample(_TOPICS, 2), "matched": ["apartment"]},
         "grade": {"grade": chance.choice("ABBCD"), "answered": True, "seconds": chance.randrange(900), "reasons": []},
         "maintenance": {"orders": [], "urgency": None, "seen": 16},

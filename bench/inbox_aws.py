@@ -28,7 +28,7 @@ from afterturn.clock import system_clock
 from afterturn.inbox import Inbox, InboxQuery
 from afterturn.store.dynamodb import DynamoStore, keys
 from afterturn.store.dynamodb.layout import TableLayouts
-from afterturn.store.dynamodb.requests import Plain, Query, from_item, item_bytes
+from afterturn.store.dynamodb.requests import Attributes, Query, from_item, item_bytes
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import ConsumerState, Registration
 from bench import aws_fleet, servers, units
@@ -138,9 +138,9 @@ async def _round(client: Any, name: str, meter: Meter, costs: dict[str, list[Cos
     assert all(one == found[0] for one in found), "the fan-out finds another first page"
 
 
-async def _fan_out(table: Table, limit: int | None) -> list[Plain]:
+async def _fan_out(table: Table, limit: int | None) -> list[Attributes]:
     """The newest page over all properties, property by property."""
-    rows: list[Plain] = []
+    rows: list[Attributes] = []
     names = [None, *map(aws_fleet.property_name, range(aws_fleet.PROPERTIES))]
     for property_id in names:
         query = Query(keys.of_property(property_id), index=PROPERTY_RECENCY, newest_first=True)

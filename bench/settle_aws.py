@@ -29,7 +29,7 @@ from afterturn.settle import Settler
 from afterturn.store.dynamodb import DynamoStore, RecencyLayouts
 from afterturn.store.dynamodb.layout import TableLayouts
 from afterturn.store.dynamodb.plans import ConversationHead, WriteContext, WritePlan, plan_settle
-from afterturn.store.dynamodb.requests import Plain, from_item
+from afterturn.store.dynamodb.requests import Attributes, from_item
 from afterturn.store.dynamodb.table import Table
 from afterturn.stream.sqs import QueueUrls, SqsPublisher, find_queues, open_publisher
 from afterturn.stream.sqs.records import outgoing
@@ -186,7 +186,9 @@ async def check_same(access: Access) -> None:
     assert left[0] == left[1], "the baseline writes something else"
 
 
-async def _content(access: Access, names: Names, queues: QueueUrls) -> tuple[list[Plain], list[tuple[str, Any, Any]]]:
+async def _content(
+    access: Access, names: Names, queues: QueueUrls
+) -> tuple[list[Attributes], list[tuple[str, Any, Any]]]:
     """Every item but for the name of the call that wrote it, and every message."""
     async with open_client("dynamodb", access) as dynamodb, open_client("sqs", access) as sqs:
         scanned = await dynamodb.scan(TableName=names.table)

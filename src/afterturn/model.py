@@ -167,7 +167,7 @@ class Record(BaseModel):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values under camelCase keys."""
+        """Attributes JSON values under camelCase keys."""
         return self.model_dump(mode="json", by_alias=True)
 
 

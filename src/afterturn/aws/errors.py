@@ -20,15 +20,15 @@ T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Verdict(Enum):
+class FailureKind(Enum):
     """What may be done about an error.
 
-    ``again``: nothing was done, and the same call may succeed. ``unsure``: the call may have been carried out.
-    ``conflict``: nothing was done, because somebody else was at the same items. ``final``: no use in trying again.
+    ``throttled``: nothing was done, and the same call may succeed. ``unknown_outcome``: the call may have been carried
+    out. ``conflict``: nothing was done, because somebody else was at the same items. ``final``: no use in trying again.
     """
 
-    AGAIN = "again"
-    UNSURE = "unsure"
+    THROTTLED = "throttled"
+    UNKNOWN_OUTCOME = "unknown_outcome"
     CONFLICT = "conflict"
     FINAL = "final"
 
@@ -52,7 +52,7 @@ _CONFLICTS = frozenset(
     {"ReplicatedWriteConflictException", "TransactionConflict", "TransactionConflictException", "DuplicateItem"}
 )
 _CONDITIONS = frozenset({"ConditionalCheckFailed", "ConditionalCheckFailedException"})
-_UNSURE = frozenset(
+_UNKNOWN_OUTCOMES = frozenset(
     {
         "InternalFailure",
         "InternalServerError",
@@ -160,7 +160,7 @@ def translate(error: Exception, where: str) -> StoreError:
         return StoreBusy(f"{where} is throttled by AWS ({code}); trying again later is safe")
     if code in _CONFLICTS or code in _CONDITIONS:
         return StoreBusy(f"{where} met other writers at the same items ({code}); trying again is safe")
-    if code in _UNSURE:
+    if code in _UNKNOWN_OUTCOMES:
         return StoreBusy(f"{where} failed inside AWS ({code}); trying again is safe")
     if code in _BY_CODE:
         kind, problem = _BY_CODE[code]
@@ -172,16 +172,16 @@ def translate(error: Exception, where: str) -> StoreError:
     return StoreError(f"{where} failed: {code or type(error).__name__}")
 
 
-def verdict(error: Exception) -> Verdict:
+def failure_kind(error: Exception) -> FailureKind:
     """What may be done about an error of the driver or the network."""
     code = code_of(error)
     if code in _THROTTLES:
-        return Verdict.AGAIN
+        return FailureKind.THROTTLED
     if code in _CONFLICTS or code in _CONDITIONS:
-        return Verdict.CONFLICT
-    if code in _UNSURE or any(base.__name__ in _LOST_ANSWERS for base in type(error).__mro__):
-        return Verdict.UNSURE
-    return Verdict.FINAL
+        return FailureKind.CONFLICT
+    if code in _UNKNOWN_OUTCOMES or any(base.__name__ in _LOST_ANSWERS for base in type(error).__mro__):
+        return FailureKind.UNKNOWN_OUTCOME
+    return FailureKind.FINAL
 
 
 def is_condition(error: Exception) -> bool:

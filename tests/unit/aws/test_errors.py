@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from afterturn.aws.errors import Verdict, code_of, translate, translated, verdict
+from afterturn.aws.errors import FailureKind, code_of, failure_kind, translate, translated
 from afterturn.errors import AfterturnError, StoreBusy, StoreError, StoreForeign, StoreFull, StoreReadOnly
 
 DRIVER_ERRORS = [
@@ -53,7 +53,7 @@ def test_no_error_of_the_driver_is_unmapped(kind: type[Exception]) -> None:
     with pytest.raises(StoreError, match="settle on table t") as found, translated("settle on table t"):
         raise error
     assert found.value.__cause__ is error
-    assert isinstance(verdict(error), Verdict)
+    assert isinstance(failure_kind(error), FailureKind)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -104,27 +104,27 @@ def test_a_message_says_what_to_do(error: Exception, kind: type[AfterturnError],
 @pytest.mark.parametrize(
     ("reasons", "code", "found"),
     [
-        (("None", "ConditionalCheckFailed"), "ConditionalCheckFailed", Verdict.CONFLICT),
-        (("TransactionConflict", "None"), "TransactionConflict", Verdict.CONFLICT),
-        (("ThrottlingError", "None"), "ThrottlingError", Verdict.AGAIN),
-        (("ProvisionedThroughputExceeded",), "ProvisionedThroughputExceeded", Verdict.AGAIN),
-        (("ThrottlingError", "TransactionConflict"), "TransactionConflict", Verdict.CONFLICT),
-        (("TransactionConflict", "ConditionalCheckFailed"), "ConditionalCheckFailed", Verdict.CONFLICT),
-        (("ConditionalCheckFailed", "ValidationError"), "ValidationError", Verdict.FINAL),
-        (("ThrottlingError", "ItemCollectionSizeLimitExceeded"), "ItemCollectionSizeLimitExceeded", Verdict.FINAL),
-        (("None",), "TransactionConflict", Verdict.CONFLICT),
+        (("None", "ConditionalCheckFailed"), "ConditionalCheckFailed", FailureKind.CONFLICT),
+        (("TransactionConflict", "None"), "TransactionConflict", FailureKind.CONFLICT),
+        (("ThrottlingError", "None"), "ThrottlingError", FailureKind.THROTTLED),
+        (("ProvisionedThroughputExceeded",), "ProvisionedThroughputExceeded", FailureKind.THROTTLED),
+        (("ThrottlingError", "TransactionConflict"), "TransactionConflict", FailureKind.CONFLICT),
+        (("TransactionConflict", "ConditionalCheckFailed"), "ConditionalCheckFailed", FailureKind.CONFLICT),
+        (("ConditionalCheckFailed", "ValidationError"), "ValidationError", FailureKind.FINAL),
+        (("ThrottlingError", "ItemCollectionSizeLimitExceeded"), "ItemCollectionSizeLimitExceeded", FailureKind.FINAL),
+        (("None",), "TransactionConflict", FailureKind.CONFLICT),
     ],
 )
 def test_the_gravest_reason_of_a_cancelled_transaction_decides(
-    reasons: tuple[str, ...], code: str, found: Verdict
+    reasons: tuple[str, ...], code: str, found: FailureKind
 ) -> None:
     error = client_error("TransactionCanceledException", *reasons)
-    assert (code_of(error), verdict(error)) == (code, found)
+    assert (code_of(error), failure_kind(error)) == (code, found)
 
 
 def test_an_answer_that_was_lost_leaves_the_outcome_open() -> None:
     for kind in (botocore.exceptions.ReadTimeoutError, botocore.exceptions.ConnectionClosedError):
-        assert verdict(bare(kind)) is Verdict.UNSURE
-    assert verdict(client_error("InternalServerError")) is Verdict.UNSURE
-    assert verdict(client_error("TransactionInProgressException")) is Verdict.UNSURE
+        assert failure_kind(bare(kind)) is FailureKind.UNKNOWN_OUTCOME
+    assert failure_kind(client_error("InternalServerError")) is FailureKind.UNKNOWN_OUTCOME
+    assert failure_kind(client_error("TransactionInProgressException")) is FailureKind.UNKNOWN_OUTCOME
     assert issubclass(botocore.exceptions.ReadTimeoutError, BotoCoreError)

@@ -37,7 +37,7 @@ from afterturn.store.dynamodb.layout_change import (
     states_until,
 )
 from afterturn.store.dynamodb.reader import PartitionRows, merge
-from afterturn.store.dynamodb.requests import Plain
+from afterturn.store.dynamodb.requests import Attributes
 
 layouts = st.one_of(
     st.just(Layout()),
@@ -73,7 +73,7 @@ class FakePartitions:
         low, high = keys.recency(since, "") if since else "", keys.recency(until, "") if until else "~"
         rows = sorted((row for row in self._partitions[partition] if low <= row < high), reverse=True)
 
-        async def fetch(wanted: int, start: Any) -> tuple[list[Plain], Any]:
+        async def fetch(wanted: int, start: Any) -> tuple[list[Attributes], Any]:
             assert wanted >= 1
             self._calls += 1
             size = min(wanted, self._sizes[self._calls % len(self._sizes)] if self._calls % 3 else wanted)

@@ -10,10 +10,10 @@ from afterturn.clock import parse_time
 from afterturn.model import Channel, ConversationMeta, Direction, Message, Role, Turn
 from afterturn.store.dynamodb import RecencyLayouts, rows
 from afterturn.store.dynamodb.plans import WriteContext, WritePlan, plan_settle
-from afterturn.store.dynamodb.requests import Plain
+from afterturn.store.dynamodb.requests import Attributes
 
 
-def settled(like: Plain) -> Plain:
+def settled(like: Attributes) -> Attributes:
     """The item of a conversation that the writer makes of one turn."""
     at = parse_time(like["lastMessageAt"])
     meta = ConversationMeta(

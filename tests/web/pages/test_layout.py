@@ -152,7 +152,7 @@ def test_a_page_that_does_not_load_says_so_and_comes_when_asked_again(browser: B
 
 def test_colours_of_text_stand_out_from_every_ground_that_they_stand_on() -> None:
     """By the contrast of WCAG 2.2, also where a checker cannot tell what lies below."""
-    css = (files("afterturn.web") / "static" / "ground.css").read_text(encoding="utf-8")
+    css = (files("afterturn.web") / "static" / "base.css").read_text(encoding="utf-8")
     light, dark = (
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in css.split("prefers-color-scheme", 1)
     )

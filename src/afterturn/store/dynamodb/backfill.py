@@ -19,7 +19,7 @@ from afterturn.errors import ConfigError, StoreBusy
 from afterturn.store.dynamodb import index_keys, keys
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.layout import RecencyLayouts, layouts_of
-from afterturn.store.dynamodb.requests import Plain, Query, delete, put
+from afterturn.store.dynamodb.requests import Attributes, Query, delete, put
 from afterturn.store.dynamodb.table import Table
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ async def layout(table: Table) -> RecencyLayouts:
 class Page:
     """Rows of a table. ``next``: the key to continue from (None: this is the end); ``looked``: items that were read."""
 
-    rows: list[Plain]
+    rows: list[Attributes]
     next: Any
     looked: int
 
@@ -244,9 +244,9 @@ class _Backfill:
         if self._options.write:
             await self._remember(page.next)
 
-    async def _row(self, item: Plain) -> None:
+    async def _row(self, item: Attributes) -> None:
         """Stamp a row if its keys are not right; read it again if it changed meanwhile."""
-        latest: Plain | None = item
+        latest: Attributes | None = item
 
         async def unit() -> None:
             nonlocal latest

@@ -26,7 +26,7 @@ from afterturn.aws.table import RECENCY, RECENCY_B, Index
 from afterturn.clock import to_text
 from afterturn.errors import ConfigError, StoreTooNew
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.requests import Plain
+from afterturn.store.dynamodb.requests import Attributes
 from afterturn.store.dynamodb.table import Table
 
 PARTITION = "CONV_RECENCY"
@@ -237,5 +237,5 @@ def layouts_of(item: Mapping[str, Any] | None) -> RecencyLayouts:
         raise StoreTooNew(f"the table's recency layout was made by a newer afterturn: {error}; upgrade") from error
 
 
-def layouts_item(layouts: RecencyLayouts) -> Plain:
+def layouts_item(layouts: RecencyLayouts) -> Attributes:
     return {"read": str(layouts.read), "write": [str(layout) for layout in layouts.write]}

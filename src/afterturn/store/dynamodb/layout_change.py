@@ -31,7 +31,7 @@ from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.backfill import BackfillOptions, ReportProgress, backfill
 from afterturn.store.dynamodb.index_keys import IndexTarget
 from afterturn.store.dynamodb.layout import MAX_AGE, Layout, RecencyLayouts, SlotLayout, layouts_item, layouts_of
-from afterturn.store.dynamodb.requests import Plain, put, unchanged
+from afterturn.store.dynamodb.requests import Attributes, put, unchanged
 from afterturn.store.dynamodb.table import Table, WriteConflict
 from afterturn.store.dynamodb.verify import IndexReport, Rechecks, verify
 
@@ -67,7 +67,7 @@ class LayoutState:
     rev: int | None = None
 
     @classmethod
-    def of(cls, item: Plain | None) -> LayoutState:
+    def of(cls, item: Attributes | None) -> LayoutState:
         if item is None:
             return cls()
         stage = Stage(item.get("stage") or Stage.SETTLED)

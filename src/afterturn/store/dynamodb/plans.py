@@ -25,7 +25,7 @@ from afterturn.store.dynamodb.requests import (
     IS_THERE,
     MAX_ITEM_BYTES,
     MAX_TRANSACTION_BYTES,
-    Plain,
+    Attributes,
     WriteAction,
     all_of,
     item_bytes,
@@ -106,8 +106,8 @@ class WriteContext:
     """What was read before a write: the head, and which of the messages and jobs are stored already."""
 
     head: ConversationHead | None = None
-    by_id: Mapping[str, Plain] = field(default_factory=dict)
-    by_provider: Mapping[str, Plain] = field(default_factory=dict)
+    by_id: Mapping[str, Attributes] = field(default_factory=dict)
+    by_provider: Mapping[str, Attributes] = field(default_factory=dict)
     settled_under_key: datetime | None = None
     jobs: Collection[JobKey] = ()
 
@@ -327,11 +327,11 @@ def _newest_inbound(head: ConversationHead, new: _NewMessages) -> int | None:
     return max(seqs, default=head.unsettled_inbound)
 
 
-def _preview(message: Message | None) -> Plain:
+def _preview(message: Message | None) -> Attributes:
     return {} if message is None else {"preview": rows.preview_json(message)}
 
 
-def _counts(after: ConversationHead) -> Plain:
+def _counts(after: ConversationHead) -> Attributes:
     return {
         "newestMessageAt": rows.text_or_none(after.newest_message_at),
         "oldestUnsettled": rows.text_or_none(after.oldest_unsettled),
@@ -342,7 +342,7 @@ def _counts(after: ConversationHead) -> Plain:
 
 
 def _write_meta(
-    meta: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Plain
+    meta: ConversationMeta, before: ConversationHead | None, after: ConversationHead, attributes: Attributes
 ) -> WriteAction:
     """A new conversation item, or the changed attributes of a stored one."""
     key = keys.meta(meta.id)

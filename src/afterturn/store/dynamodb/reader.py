@@ -19,7 +19,7 @@ from afterturn.model import Conversation, ConversationMeta, Message, SettledTurn
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys, rows
 from afterturn.store.dynamodb.layout import LayoutKind, LayoutSource
-from afterturn.store.dynamodb.requests import Plain, Query, all_starting
+from afterturn.store.dynamodb.requests import Attributes, Query, all_starting
 from afterturn.store.dynamodb.table import Table
 from afterturn.store.port import Range, RecencyKey, Slice, WorkOrderKey
 
@@ -27,7 +27,7 @@ _LARGEST_READ = 500
 _SPARE_ROWS = 4
 """Shards rarely hold the same share of a page; a few more rows save most second reads."""
 
-Fetch = Callable[[int, Any], Awaitable[tuple[list[Plain], Any]]]
+Fetch = Callable[[int, Any], Awaitable[tuple[list[Attributes], Any]]]
 """Takes a number of rows and a start key (None: the start); returns rows and the next start key (None: the end)."""
 
 
@@ -120,8 +120,8 @@ class ConversationReader:
             "jobs": sum([await self._table.count(Query(keys.waiting_jobs(kind))) for kind in kinds]),
         }
 
-    async def _scan(self, after: str | None, limit: int) -> list[Plain]:
-        items: list[Plain] = []
+    async def _scan(self, after: str | None, limit: int) -> list[Attributes]:
+        items: list[Attributes] = []
         while len(items) < limit:
             query = Query(keys.CONVERSATIONS, index=ENTITY, above=after or None)
             missing = limit - len(items)
@@ -147,7 +147,7 @@ class ConversationReader:
     def _source(self, index: Index, partition: str, window: _Window) -> PartitionRows:
         query = window.query(index, partition)
 
-        async def fetch(count: int, start: object) -> tuple[list[Plain], object]:
+        async def fetch(count: int, start: object) -> tuple[list[Attributes], object]:
             spare = 1 if start is None and window.has_extra_row else 0
             items, next_start = await self._table.query(query, count + spare, start)
             return [item for item in items if window.high is None or item[index.sk] < window.high], next_start
@@ -188,7 +188,7 @@ class PartitionRows:
 
     fetch: Fetch
     sort_key: str
-    _rows: deque[Plain] = field(default_factory=deque)
+    _rows: deque[Attributes] = field(default_factory=deque)
     _start: Any = None
     _ended: bool = False
 
@@ -207,16 +207,16 @@ class PartitionRows:
     def is_spent(self) -> bool:
         return self._ended and not self._rows
 
-    def take(self) -> Plain:
+    def take(self) -> Attributes:
         return self._rows.popleft()
 
 
-async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[list[Plain], bool]:
+async def merge(groups: Sequence[Sequence[PartitionRows]], limit: int) -> tuple[list[Attributes], bool]:
     """The newest ``limit`` rows, and whether there are no others.
 
     Rows of a group are newer than those of the next group; partitions within a group are merged.
     """
-    rows: list[Plain] = []
+    rows: list[Attributes] = []
     for number, group in enumerate(groups):
         while len(rows) < limit:
             left = limit - len(rows)

@@ -94,7 +94,7 @@ class WriteAction:
 
     verb: WriteVerb
     key: Key
-    item: Plain = field(default_factory=dict)
+    item: Attributes = field(default_factory=dict)
     sets: Mapping[str, Any] = field(default_factory=dict)
     adds: Mapping[str, int] = field(default_factory=dict)
     condition: Condition | None = None
@@ -125,7 +125,7 @@ class WriteAction:
         return " ".join(clauses)
 
 
-def put(key: Key, item: Plain, condition: Condition | None = None) -> WriteAction:
+def put(key: Key, item: Attributes, condition: Condition | None = None) -> WriteAction:
     return WriteAction(WriteVerb.PUT, key, item=item, condition=condition)
 
 
@@ -197,11 +197,11 @@ def key_item(key: Key) -> dict[str, Any]:
     return {"PK": to_value(key[0]), "SK": to_value(key[1])}
 
 
-def _item(plain: Plain) -> dict[str, Any]:
+def _item(plain: Attributes) -> dict[str, Any]:
     return {name: to_value(value) for name, value in plain.items() if value is not None}
 
 
-Plain = dict[str, Any]
+Attributes = dict[str, Any]
 """An item in plain values: str, int, bool, list and dict. None stands for an attribute that is not there."""
 
 MAX_ITEM_BYTES = 400 * 1024
@@ -240,7 +240,7 @@ def from_value(value: Mapping[str, Any]) -> Any:
     return None if kind == "NULL" else content
 
 
-def from_item(item: Mapping[str, Any]) -> Plain:
+def from_item(item: Mapping[str, Any]) -> Attributes:
     return {name: from_value(value) for name, value in item.items()}
 
 

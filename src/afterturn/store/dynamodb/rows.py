@@ -34,7 +34,7 @@ from afterturn.model import (
 )
 from afterturn.store import invariants
 from afterturn.store.dynamodb import keys
-from afterturn.store.dynamodb.requests import Plain
+from afterturn.store.dynamodb.requests import Attributes
 from afterturn.store.jobs import Job
 
 E = TypeVar("E", Channel, Status)
@@ -112,7 +112,7 @@ def read_preview(value: Mapping[str, Any]) -> MessagePreview:
     )
 
 
-def meta_attributes(meta: ConversationMeta) -> Plain:
+def meta_attributes(meta: ConversationMeta) -> Attributes:
     """The attributes that the writer owns and the index keys derived from them; None removes one."""
     first = meta.participants[0] if meta.participants else None
     return {
@@ -130,7 +130,7 @@ def meta_attributes(meta: ConversationMeta) -> Plain:
     }
 
 
-def identity(conversation_id: str) -> Plain:
+def identity(conversation_id: str) -> Attributes:
     """The attributes of a conversation that never change."""
     return {
         "kind": "conversation",
@@ -150,7 +150,7 @@ def stamp(item: Mapping[str, Any]) -> StoredStamp:
     )
 
 
-def stamp_item(record: StoredStamp, data: str, revision: int) -> Plain:
+def stamp_item(record: StoredStamp, data: str, revision: int) -> Attributes:
     return {
         "through": text_or_none(record.through),
         "at": text_or_none(record.at),
@@ -175,7 +175,7 @@ def message(item: Mapping[str, Any]) -> Message:
     )
 
 
-def message_item(record: Message, seq: int) -> Plain:
+def message_item(record: Message, seq: int) -> Attributes:
     return {
         "kind": "message",
         "id": record.id,
@@ -218,7 +218,7 @@ def work_order(item: Mapping[str, Any]) -> WorkOrder:
     )
 
 
-def work_order_item(record: WorkOrder) -> Plain:
+def work_order_item(record: WorkOrder) -> Attributes:
     return {
         "kind": "work order",
         "id": record.id,
@@ -232,7 +232,7 @@ def work_order_item(record: WorkOrder) -> Plain:
     }
 
 
-def urgency_attributes(record: WorkOrder) -> Plain:
+def urgency_attributes(record: WorkOrder) -> Attributes:
     """The attributes that change when a work order becomes more urgent or is closed."""
     is_open = record.status is Status.OPEN
     return {
@@ -242,7 +242,7 @@ def urgency_attributes(record: WorkOrder) -> Plain:
     }
 
 
-def job_item(record: Job, dump: str) -> Plain:
+def job_item(record: Job, dump: str) -> Attributes:
     """``dump``: its value as JSON."""
     return {
         "kind": "waiting job",

@@ -25,8 +25,8 @@ from afterturn.store.dynamodb.requests import (
     IS_THERE,
     MAX_ITEM_BYTES,
     MAX_TRANSACTION_ITEMS,
+    Attributes,
     Condition,
-    Plain,
     Query,
     WriteAction,
     all_of,
@@ -86,7 +86,7 @@ class StampStore:
         orders = _merge_orders(stamp.work_orders)
         if len(orders) > _MAX_WORK_ORDERS:
             raise InvalidRecord("workOrders", f"are {len(orders)}; one transaction holds at most {_MAX_WORK_ORDERS}")
-        sent: Plain = {}
+        sent: Attributes = {}
 
         async def unit() -> bool:
             nonlocal sent
@@ -143,7 +143,7 @@ class StampStore:
             item = await self._table.get(keys.meta(conversation_id), ["PK", *(rows.STAMP + name for name in names)])
             if item is None:
                 return
-            sets: Plain = {}
+            sets: Attributes = {}
             conditions: list[Condition] = [IS_THERE]
             lifted: list[WriteAction] = []
             for name in names:
@@ -257,21 +257,21 @@ class StampStore:
         return await self._table.until_done(unit)
 
 
-def _revision(stamp: Plain | None) -> int:
+def _revision(stamp: Attributes | None) -> int:
     return (stamp or {}).get("rev") or 0
 
 
-def _empty_stamp(now: datetime) -> Plain:
+def _empty_stamp(now: datetime) -> Attributes:
     return {"at": to_text(now), "data": "{}"}
 
 
-def _unchanged(consumer: str, before: Plain | None) -> Condition:
+def _unchanged(consumer: str, before: Attributes | None) -> Condition:
     if before is None:
         return missing(rows.STAMP + consumer)
     return equals(rows.STAMP + consumer, "rev", value=_revision(before))
 
 
-def _write_stamp(conversation_id: str, consumer: str, before: Plain | None, after: Plain) -> WriteAction:
+def _write_stamp(conversation_id: str, consumer: str, before: Attributes | None, after: Attributes) -> WriteAction:
     return update(
         keys.meta(conversation_id), {rows.STAMP + consumer: after}, all_of(IS_THERE, _unchanged(consumer, before))
     )
@@ -290,7 +290,7 @@ def _merge_orders(orders: Sequence[WorkOrder]) -> dict[Key, WorkOrder]:
     return merged
 
 
-def _write_order(key: Key, order: WorkOrder, stored: Plain | None) -> WriteAction | None:
+def _write_order(key: Key, order: WorkOrder, stored: Attributes | None) -> WriteAction | None:
     """Insert a new work order; a stored one that is open can only become more urgent."""
     if stored is None:
         return put(key, rows.work_order_item(order), IS_NEW)
@@ -324,7 +324,7 @@ def _register(merged: Registration, known: Registration | None) -> WriteAction:
     return put(key, item, IS_NEW)
 
 
-def _registration(item: Plain) -> Registration:
+def _registration(item: Attributes) -> Registration:
     return Registration(
         name=item["name"],
         registered_at=from_text(item["registeredAt"]),

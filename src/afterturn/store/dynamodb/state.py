@@ -23,8 +23,8 @@ from afterturn.store.dynamodb.keys import Key
 from afterturn.store.dynamodb.requests import (
     IS_NEW,
     IS_THERE,
+    Attributes,
     Condition,
-    Plain,
     Query,
     WriteAction,
     all_of,
@@ -52,7 +52,7 @@ class StateTable(TypedReads):
         return await asyncio.gather(*map(self._put_record, records, dumps))
 
     async def _put_record(self, record: StateRecord, dump: str) -> bool:
-        item: Plain = {"kind": "state", "value": dump, "version": record.version}
+        item: Attributes = {"kind": "state", "value": dump, "version": record.version}
         if record.kept_for is not None:
             item[TTL_ATTRIBUTE] = int((self._clock() + record.kept_for).timestamp()) + 1
         bound = record.version + 1 if record.ties is Ties.LAST else record.version
@@ -78,7 +78,7 @@ class StateTable(TypedReads):
         items = self._table.items(Query(keys.OPT_OUTS, above=above), limit)
         return tuple([_opt_out(item) async for item in items])
 
-    async def _put(self, key: Key, item: Plain, condition: Condition) -> bool:
+    async def _put(self, key: Key, item: Attributes, condition: Condition) -> bool:
         call = uuid.uuid4().hex
 
         async def unit() -> bool:
@@ -96,7 +96,7 @@ class StateTable(TypedReads):
         return await self._table.until_done(unit)
 
 
-def _opt_out(item: Plain) -> OptOut:
+def _opt_out(item: Attributes) -> OptOut:
     return OptOut(**{name: item[name] for name in ("channel", "address", "at")}, opted_out=item["optedOut"])
 
 
@@ -162,14 +162,14 @@ class JobTable:
             async for item in self._table.items(Query(keys.waiting_jobs(kind)), limit)
         ]
 
-    async def _lease(self, item: Plain, until: datetime, lease: str) -> bool:
+    async def _lease(self, item: Attributes, until: datetime, lease: str) -> bool:
         after = {name: value for name, value in item.items() if name not in ("PK", "SK", "call")}
         after |= {"lease": lease, "attempts": item["attempts"] + 1}
         is_same = all_of(equals("attempts", value=item["attempts"]), unchanged("lease", value=item.get("lease")))
         return await self._move(item, until, after, is_same, by=("lease", lease))
 
     async def _move(
-        self, item: Plain, visible_at: datetime, after: Plain, condition: Condition, by: tuple[str, str]
+        self, item: Attributes, visible_at: datetime, after: Attributes, condition: Condition, by: tuple[str, str]
     ) -> bool:
         before = item["PK"], item["SK"]
         key = keys.waiting_job(item["job"], visible_at, item["key"])

@@ -6,17 +6,25 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from afterturn.aws.errors import Backoff, Verdict, is_condition, is_foreign, translate, verdict
+from afterturn.aws.errors import Backoff, FailureKind, failure_kind, is_condition, is_foreign, translate
 from afterturn.aws.table import Index, check_description
 from afterturn.errors import StoreBusy
 from afterturn.store.dynamodb.keys import Key
-from afterturn.store.dynamodb.requests import Condition, ExpressionTerms, Plain, Query, WriteAction, from_item, key_item
+from afterturn.store.dynamodb.requests import (
+    Attributes,
+    Condition,
+    ExpressionTerms,
+    Query,
+    WriteAction,
+    from_item,
+    key_item,
+)
 
 T = TypeVar("T")
 
 _MAX_KEYS = 100
 """The limit of BatchGetItem."""
-_UNSURE_TRIES = 3
+_UNKNOWN_OUTCOME_TRIES = 3
 """botocore retries each of them as well."""
 
 
@@ -47,7 +55,7 @@ class Table:
         response = await self._call("describe_table", {"TableName": self.name})
         check_description(response["Table"], indexes)
 
-    async def get(self, key: Key, names: Sequence[str] = ()) -> Plain | None:
+    async def get(self, key: Key, names: Sequence[str] = ()) -> Attributes | None:
         """The item as it is now (a consistent read)."""
         params: dict[str, Any] = {"TableName": self.name, "Key": key_item(key), "ConsistentRead": True}
         if names:
@@ -56,9 +64,9 @@ class Table:
         response = await self._call("get_item", params)
         return from_item(response["Item"]) if response.get("Item") else None
 
-    async def get_many(self, keys: Iterable[Key]) -> dict[Key, Plain]:
+    async def get_many(self, keys: Iterable[Key]) -> dict[Key, Attributes]:
         """Those of the items that exist (strongly consistent). Unprocessed keys are requested again."""
-        items_by_key: dict[Key, Plain] = {}
+        items_by_key: dict[Key, Attributes] = {}
         unique_keys = list(dict.fromkeys(keys))
         for start in range(0, len(unique_keys), _MAX_KEYS):
             pending = [key_item(key) for key in unique_keys[start : start + _MAX_KEYS]]
@@ -74,7 +82,7 @@ class Table:
                     await self._again(stalls, "batch_get_item")
         return items_by_key
 
-    async def query(self, query: Query, limit: int | None = None, start: Any = None) -> tuple[list[Plain], Any]:
+    async def query(self, query: Query, limit: int | None = None, start: Any = None) -> tuple[list[Attributes], Any]:
         """One page of at most ``limit`` items, and the next start key (None: the end)."""
         params = query.params(self.name)
         if limit is not None:
@@ -84,7 +92,7 @@ class Table:
         response = await self._call("query", params)
         return [from_item(item) for item in response["Items"]], response.get("LastEvaluatedKey")
 
-    async def items(self, query: Query, limit: int | None = None) -> AsyncIterator[Plain]:
+    async def items(self, query: Query, limit: int | None = None) -> AsyncIterator[Attributes]:
         """Every item of a query, or its first ``limit``, over all pages."""
         start, left = None, limit
         while left is None or left > 0:
@@ -103,7 +111,7 @@ class Table:
         index: Index | None = None,
         limit: int,
         start: Any = None,
-    ) -> tuple[list[Plain], Any, int]:
+    ) -> tuple[list[Attributes], Any, int]:
         """One page of the whole table, or of an index: some attributes of the items that fit, the key to go on from
         (None: this is the end), and how many items were looked at (at most ``limit``)."""
         terms = ExpressionTerms()
@@ -137,7 +145,7 @@ class Table:
             if start is None:
                 return total
 
-    async def write(self, action: WriteAction) -> Plain:
+    async def write(self, action: WriteAction) -> Attributes:
         """One write of one item; returns the item as it is after an update. Raises Conflict."""
         params = action.params(self.name)
         if action.condition is not None and action.verb == "Put":
@@ -191,10 +199,13 @@ class Table:
             except Exception as error:
                 if not is_foreign(error):
                     raise
-                kind = verdict(error)
-                if kind is Verdict.CONFLICT:
+                kind = failure_kind(error)
+                if kind is FailureKind.CONFLICT:
                     raise WriteConflict(error) from error
-                max_attempts = {Verdict.AGAIN: self._backoff.tries, Verdict.UNSURE: _UNSURE_TRIES}.get(kind, 1)
+                max_attempts = {
+                    FailureKind.THROTTLED: self._backoff.tries,
+                    FailureKind.UNKNOWN_OUTCOME: _UNKNOWN_OUTCOME_TRIES,
+                }.get(kind, 1)
                 if attempt + 1 >= max_attempts:
                     raise translate(error, f"{operation} on table {self.name}") from error
             await self._backoff.pause(attempt)

@@ -48,7 +48,7 @@ from afterturn.store.dynamodb.plans import (
 from afterturn.store.dynamodb.requests import (
     IS_THERE,
     MAX_ITEM_BYTES,
-    Plain,
+    Attributes,
     Query,
     all_of,
     all_starting,
@@ -321,7 +321,7 @@ class ConversationWriter:
                 return item
         return None
 
-    async def _message(self, conversation_id: str, seq: int) -> Plain | None:
+    async def _message(self, conversation_id: str, seq: int) -> Attributes | None:
         query = Query(
             keys.conversation(conversation_id),
             within=all_starting(keys.MESSAGES),
@@ -375,10 +375,10 @@ def _parts(messages: Sequence[Message]) -> list[list[Message]]:
     return parts
 
 
-def _patch_attributes(patch: ConversationPatch, message_count: int) -> Plain:
+def _patch_attributes(patch: ConversationPatch, message_count: int) -> Attributes:
     """The attributes that a patch writes. The row can move in the property index, not in the recency index."""
     changes = patch.changes
-    sets: Plain = {}
+    sets: Attributes = {}
     if "assignee" in changes:
         sets["assignee"] = patch.assignee
     if "property_id" in changes:
