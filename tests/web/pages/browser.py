@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from tests.web.pages.demo import Site, open_site
 
 from afterturn.clock import Clock, system_clock
@@ -169,6 +169,16 @@ def visit_by(browser: Browser, link: str, **options: Any) -> Iterator[Visit]:
     yield found
     found.check()
     context.close()
+
+
+def scroll_until(page: Page, shown: Locator) -> None:
+    """Scroll to the end, again and again, until an element is visible."""
+    for _ in range(600):
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        if shown.is_visible():
+            return
+        page.wait_for_timeout(50)
+    expect(shown).to_be_visible()
 
 
 def too_wide(page: Page) -> float:

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from tests.web.pages.browser import RunningServer, Visit, chromium, served, visit
 from tests.web.pages.demo import Site, fill, open_site
+
+expect.set_options(timeout=60_000)  # a busy machine is no failure
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from playwright.sync_api import expect
-from tests.web.pages.browser import Visit, too_wide
+from tests.web.pages.browser import Visit, scroll_until, too_wide
 from tests.web.pages.demo import Site
 
 from afterturn import Channel, ConversationMeta, Direction, Message, Role, Stamp, Turn
@@ -33,8 +33,7 @@ def test_scrolling_on_brings_every_conversation_once_also_where_some_move_up(see
     assert seen.ids() == before[:50]
     seen.served.call(seen.served.site.settle(before[3], "me again"))
     seen.served.call(seen.served.site.settle(before[60], "me too"))
-    seen.page.keyboard.press("End")
-    expect(seen.page.get_by_text("End of the list.")).to_be_visible()
+    scroll_until(seen.page, seen.page.get_by_text("End of the list."))
     assert seen.ids() == [one for one in before if one != before[60]]
     seen.page.get_by_text("2 new").click()
     expect(seen.page.locator(f'ol.rows > li[data-id="{before[60]}"]')).to_be_visible()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.web.pages.browser import RunningServer, served, too_wide, visit
+from tests.web.pages.browser import RunningServer, scroll_until, served, too_wide, visit
 from tests.web.pages.demo import Site
 from tests.web.pages.hard_content import LONG, settle_hard_content
 
@@ -132,8 +132,7 @@ def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser
         names = server.call(settle_many(server.site))
         with visit(browser, server) as seen:
             end = seen.page.get_by_text("End of the list.")
-            while not end.is_visible():
-                seen.page.keyboard.press("End")
+            scroll_until(seen.page, end)
             assert seen.ids() == names
             assert too_wide(seen.page) == 0
 
@@ -141,9 +140,8 @@ def test_a_thousand_rows_come_as_somebody_scrolls_each_once_and_in_order(browser
 def test_a_page_that_does_not_load_says_so_and_comes_when_asked_again(browser: Browser, server: RunningServer) -> None:
     with visit(browser, server) as seen:
         seen.page.route("**/?cursor=*", lambda route: route.abort())
-        seen.page.keyboard.press("End")
         failed = seen.page.get_by_role("link", name="That did not load. Try again")
-        expect(failed).to_be_visible()
+        scroll_until(seen.page, failed)
         seen.page.unroute("**/?cursor=*")
         failed.click()
         expect(seen.page.get_by_text("End of the list.")).to_be_visible()

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.cli.command import CommandResult, call, message, start, turn, write_lines
 from tests.emulator import FOLDER, ROOT
-from tests.web.pages.browser import visit_by
+from tests.web.pages.browser import scroll_until, visit_by
 
 from afterturn.clock import system_clock, to_text
 from afterturn.local import free_port, ministack
@@ -88,8 +88,7 @@ def test_an_operator_reads_pages_on_and_answers(browser: Browser, link: str) -> 
         page = seen.page
         newest = [f"c-{number:02d}" for number in reversed(range(CONVERSATIONS))]
         assert seen.ids() == newest[:50]
-        page.keyboard.press("End")
-        expect(page.get_by_text("End of the list.")).to_be_visible()
+        scroll_until(page, page.get_by_text("End of the list."))
         assert seen.ids() == newest
 
         page.get_by_role("link", name="c-07").click()
